@@ -18,9 +18,8 @@ import pyarrow.dataset as pds
 from deltalake.exceptions import TableNotFoundError
 
 from lake.delta import ddl
-from lake.delta.actions import File
-from lake.delta.active import active, dataset
-from lake.delta.log import DeltaLog, FileIdentity, is_local, table_uri
+from lake.delta.log import File, active, is_local, table_uri
+from lake.delta.reader import CommitReader, FileIdentity, dataset
 from schemas.route_commit import CommandOutcome, RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE
 
@@ -29,18 +28,6 @@ _ANY_EPOCH: Final = 2**62
 _COLUMNS: Final = [name for name in ROUTE_COMMIT_TABLE.column_names if name != "batchId"]
 
 
-class _Epochs(msgspec.Struct, frozen=True):
-    epoch: int | None = None
-
-
-class _Stats(msgspec.Struct, frozen=True, rename="camel"):
-    """Statistics of a file, as far as they are looked at."""
-
-    min_values: _Epochs = _Epochs()
-    max_values: _Epochs = _Epochs()
-
-
-_stats_decoder = msgspec.json.Decoder(_Stats)
 _outcomes_decoder = msgspec.json.Decoder(tuple[CommandOutcome, ...])
 
 
@@ -111,7 +98,7 @@ class CommitTail:
 
     def __init__(self, lake_dir: str) -> None:
         self._lake_dir = lake_dir
-        self._log = DeltaLog(lake_dir, ROUTE_COMMIT_TABLE)
+        self._log = CommitReader(lake_dir, ROUTE_COMMIT_TABLE)
         self._version: int | None = None
         self._epoch = 0
         self._identity: FileIdentity | None = None
@@ -222,8 +209,8 @@ def _rows(lake_dir: str | Path, files: Sequence[File], columns: list[str], first
 
 def epochs_in(file: File) -> tuple[int, int]:
     """The oldest and the newest epoch in a file of a table that has epochs; any, if that is not recorded."""
-    stats = _stats_decoder.decode(file.stats) if file.stats else _Stats()
-    oldest, newest = stats.min_values.epoch, stats.max_values.epoch
+    known = file.statistics
+    oldest, newest = known.min_values.epoch, known.max_values.epoch
     return 0 if oldest is None else oldest, _ANY_EPOCH if newest is None else newest
 
 

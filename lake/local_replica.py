@@ -22,9 +22,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lake.commits import last_commit, last_exact_commit
-from lake.delta.actions import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, decode_last_checkpoint, entry_name
 from lake.delta.arrow_types import data_files
 from lake.delta.ddl import LAKE_FILE, check_format
+from lake.delta.log import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, decode_last_checkpoint, entry_name
 from lake.store import PART, Store, Tagged
 from schemas.errors import SetupError, one_line
 from schemas.intervals import INTERVAL_TABLES

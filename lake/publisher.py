@@ -32,15 +32,8 @@ from urllib.parse import unquote
 import structlog
 from deltalake import DeltaTable
 
-from lake.delta.actions import (
-    LAST_CHECKPOINT,
-    LOG_FOLDER,
-    checkpoint_name,
-    entry_name,
-    read_actions,
-    read_last_checkpoint,
-)
 from lake.delta.ddl import LAKE_FILE
+from lake.delta.log import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, decode_entry, entry_name, read_last_checkpoint
 from lake.local_replica import LocalReplica
 from lake.store import Store, StoreError, Tagged, TakenError
 from schemas.errors import RoutelakeError, one_line
@@ -79,9 +72,8 @@ class _Entry(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        actions = read_actions(self.text)
-        named = [file for action in actions for file in (action.add, action.cdc) if file is not None]
-        return [f"{self.table}/{unquote(file.path)}" for file in named]
+        entry = decode_entry(self.text)
+        return [f"{self.table}/{unquote(file.path)}" for file in (*entry.added, *entry.feed)]
 
 
 class Publisher:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lake.delta.actions import LAST_CHECKPOINT, LOG_FOLDER
 from lake.delta.ddl import LAKE_FILE, check_format
+from lake.delta.log import LAST_CHECKPOINT, LOG_FOLDER
 from lake.lease import LEASE_FILE
 from lake.store import Store, TakenError
 from schemas.errors import SetupError

@@ -20,8 +20,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lake.delta.actions import LOG_FOLDER
 from lake.delta.ddl import check_format
+from lake.delta.log import LOG_FOLDER
 from pipelines.session import session
 from schemas.errors import RoutelakeError, SetupError
 from schemas.intervals import INTERVAL_TABLES

@@ -26,7 +26,7 @@ from api.live_view.replica import LiveReplica
 from api.settings.gateway import GatewaySettings, Reads, with_stored
 from eventlog.base import Appended, LogReader, check_end
 from eventlog.group_commit import GroupCommit, LogClient
-from lake.delta.damage import DamagedTableError, check_names
+from lake.delta.log import DamagedTableError, check_names
 from lake.write.synced import unsynced_damage
 from nameserver.view.snapshot import RouteView
 from runtime.supervised_tasks import critical_task

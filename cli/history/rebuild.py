@@ -23,7 +23,7 @@ def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake:
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
 
-    from lake.delta.damage import DamagedTableError
+    from lake.delta.log import DamagedTableError
     from lake.history.intervals import rebuild as run
     from lake.store import StoreError, StoreRefusedError
 

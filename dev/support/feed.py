@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dev.benchmarks.harness.lake_writer import LakeWriter, arrow_rows
 from dev.support.view_tables import Rows, TableChanges, complete
-from lake.delta.log import GONE
+from lake.delta.reader import GONE
 from lake.history import loader
 from nameserver.view.snapshot import RouteView
 from schemas.route_commit import RouteCommit

@@ -30,7 +30,7 @@ from dev.model.wire import Request, Response
 from dev.support.log_client import LocalLogClient
 from eventlog.base import Appended
 from eventlog.memory import MemoryLog
-from lake.delta.log import GONE
+from lake.delta.reader import GONE
 from lake.history.loader import changes_from
 from lake.write.arrow import DELETE, OP
 from lake.write.batch import Batch

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.delta.active import active
+from lake.delta.log import active
 from lake.delta.types import ARROW_TYPES
 from schemas.tables import Table
 

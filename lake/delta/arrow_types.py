@@ -22,7 +22,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.delta.actions import LOG_FOLDER
+from lake.delta.log import LOG_FOLDER
 
 _KEY: Final = b"ARROW:schema"
 _COLON: Final = _KEY.index(b":")

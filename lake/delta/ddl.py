@@ -19,8 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from lake.delta.actions import LOG_FOLDER
-from lake.delta.damage import DamagedTableError, check_commits, explain
+from lake.delta.log import LOG_FOLDER, DamagedTableError, check_commits, explain
 from lake.delta.types import arrow_schema
 from lake.store import StoreError, store_of
 from runtime.disk import at_start, write_synced

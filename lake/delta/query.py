@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from lake.delta.log import plain_text
+from lake.delta.reader import plain_text
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.delta.log import GONE
+from lake.delta.reader import GONE
 from nameserver.view.model import BrokerRow, LiveKey, LiveRow, MappingRow, Row, TopicDelta
 from schemas.broker import DataVersion, TopicQueueMappingInfo
 

@@ -15,10 +15,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from lake.commits import CommitTail, OpenedTail, commits_between, epoch_times
-from lake.delta.actions import File
-from lake.delta.active import active
-from lake.delta.damage import DamagedTableError
-from lake.delta.log import table_uri
+from lake.delta.log import DamagedTableError, File, active, table_uri
 from runtime.bounded import BoundedCache, K, T
 from schemas.errors import UnavailableError, one_line
 from schemas.route_commit import RouteCommit, from_us, to_us

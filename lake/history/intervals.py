@@ -19,13 +19,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lake.commits import last_commit
 from lake.delta.ddl import open_table
-from lake.delta.log import DeltaLog
+from lake.delta.reader import CommitReader
 from lake.delta.types import arrow_schema
 from lake.history.interval_rows import CLOSES, CODES, COLUMNS, END_COLUMNS, KIND, NEW, Step, merge_schema, plain, step
+from lake.write.file_commits import NO_HOOKS
 from lake.write.maintenance import INTERVALS_RETENTION_H
 from lake.write.staging import STAGING_FOLDER, StagedTable, stage
 from lake.write.synced import read_synced, whole_up_to
@@ -44,7 +45,6 @@ _AFTER_FAILURE_S: Final = 30.0
 _LAG_EPOCHS: Final = 1_000
 """A table that had no change for so long gets a commit without rows, by which a start knows where to go on."""
 _ROWS_AT_ONCE: Final = 200_000
-_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 class IntervalKeeper:
@@ -62,7 +62,7 @@ class IntervalKeeper:
 
     def __init__(self, lake_dir: Path) -> None:
         self._lake_dir = lake_dir
-        self._log = DeltaLog(str(lake_dir), ROUTE_CHANGE_TABLE, CODES)
+        self._log = CommitReader(str(lake_dir), ROUTE_CHANGE_TABLE, CODES)
         self._version: int | None = None
         """Of routeChangeTable, up to which its changes are in; None: by the tables' own transactions."""
         self._behind: Iterator[int] | None = None
@@ -228,7 +228,7 @@ class IntervalKeeper:
                 mode="append",
                 writer_properties=PROPERTIES[intervals.table.name],
                 commit_properties=transaction,
-                post_commithook_properties=_NO_HOOKS,
+                post_commithook_properties=NO_HOOKS,
             )
         staged.publish()
         self._epochs[intervals.table.name] = epoch
@@ -254,7 +254,7 @@ def _merge(intervals: Intervals, table: DeltaTable, done: Step, transaction: Com
             target_alias="t",
             writer_properties=PROPERTIES[intervals.table.name],
             commit_properties=transaction,
-            post_commithook_properties=_NO_HOOKS,
+            post_commithook_properties=NO_HOOKS,
         )
         .when_matched_update({f'"{name}"': f's."{name}"' for name in END_COLUMNS})
         .when_not_matched_insert(

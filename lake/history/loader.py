@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from lake.delta.active import active, dataset
-from lake.delta.log import DeltaLog, read_ahead, table_uri
+from lake.delta.log import active, table_uri
+from lake.delta.reader import CommitReader, dataset, read_ahead
 from lake.history import arrow as columns
 from nameserver.view.model import Changes
 from nameserver.view.snapshot import RouteView, no_pause
@@ -70,13 +70,13 @@ def load_view(lake_dir: str, commit: RouteCommit, pause: Callable[[], None] = no
 # --- differences ---
 
 
-def state_logs(lake_dir: str) -> dict[str, DeltaLog]:
+def state_logs(lake_dir: str) -> dict[str, CommitReader]:
     """The logs of the state tables, by table name, for `changes_between`."""
-    return {spec.name: DeltaLog(lake_dir, spec, _codes(spec)) for spec in STATE_TABLES}
+    return {spec.name: CommitReader(lake_dir, spec, _codes(spec)) for spec in STATE_TABLES}
 
 
 def changes_between(
-    logs: Mapping[str, DeltaLog], before: RouteCommit, after: RouteCommit, pause: Callable[[], None] = no_pause
+    logs: Mapping[str, CommitReader], before: RouteCommit, after: RouteCommit, pause: Callable[[], None] = no_pause
 ) -> Changes:
     """What changed in the state tables from one commit to a later one, out of the change data feed.
 

@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from lake.delta.log import GONE, table_uri
+from lake.delta.log import table_uri
 from lake.delta.query import names, select, text
 from lake.delta.query import time as time_literal
+from lake.delta.reader import GONE
 from lake.delta.types import arrow_schema, arrow_value
 from lake.history.as_of import AsOf
 from lake.history.epochs import Epochs, Recent

@@ -96,7 +96,7 @@ def change_partitions(
         "txnId": str(uuid.uuid4()),
     }
     # The transaction comes last, as in delta-rs's entries: one that has lost its end shows it
-    # (`lake.delta.inspection`).
+    # (`lake.delta.log`).
     end = {"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now_ms}}
     staged.commit(b"".join(_json.encode(line) + b"\n" for line in ({"commitInfo": said}, *actions, end)))
     staged.publish()

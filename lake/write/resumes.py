@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow.compute as pc
 
 from lake.commits import to_ms
-from lake.delta.active import active, dataset
-from lake.delta.log import table_uri
+from lake.delta.log import active, table_uri
+from lake.delta.reader import dataset
 from schemas.events import Resume
 from schemas.route_commit import RouteCommit
 from schemas.tables import ROUTE_CHANGE_TABLE

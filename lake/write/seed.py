@@ -20,9 +20,8 @@ from deltalake.exceptions import DeltaError
 
 from eventlog.base import LOST_LOG, EventLog, lacks
 from lake.commits import last_commit, last_exact_commit, to_ms
-from lake.delta.active import active, dataset
-from lake.delta.damage import DamagedTableError
-from lake.delta.log import table_uri
+from lake.delta.log import DamagedTableError, active, table_uri
+from lake.delta.reader import dataset
 from lake.write.resumes import preserved_ms
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows

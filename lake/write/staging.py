@@ -26,17 +26,17 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from lake.delta.actions import (
+from lake.delta.arrow_types import drop_arrow_types
+from lake.delta.ddl import write_whole
+from lake.delta.log import (
     LOG_FOLDER,
     LastCheckpoint,
     checkpoint_name,
+    decode_entry,
     entry_name,
-    read_actions,
     read_last_checkpoint,
     write_last_checkpoint,
 )
-from lake.delta.arrow_types import drop_arrow_types
-from lake.delta.ddl import write_whole
 from runtime.disk import at_start
 from schemas.errors import UnavailableError, one_line
 
@@ -230,21 +230,17 @@ class StagedTable:
         Raises:
             FileExistsError: the target has another commit of that version.
         """
-        entry = entry_name(self.version + 1)
-        actions = read_actions((source / entry).read_bytes())
-        for action in actions:
-            for file in (action.add, action.cdc):
-                if file is not None:
-                    if target == self.path:
-                        drop_arrow_types(source / unquote(file.path))
-                    self._link(unquote(file.path), source, target)
-        self._link(entry, source, target)
+        name = entry_name(self.version + 1)
+        entry = decode_entry((source / name).read_bytes())
+        for file in (*entry.added, *entry.feed):
+            if target == self.path:
+                drop_arrow_types(source / unquote(file.path))
+            self._link(unquote(file.path), source, target)
+        self._link(name, source, target)
         self.version += 1
         # In staging nobody reads what a commit has removed, nor the change feed.
-        for action in actions:
-            for file in (action.cdc, action.remove):
-                if file is not None:
-                    (self.staging / unquote(file.path)).unlink(missing_ok=True)
+        for file in (*entry.feed, *entry.removed):
+            (self.staging / unquote(file.path)).unlink(missing_ok=True)
 
     @staticmethod
     def _drop_arrow_types(file: Path) -> bool:

@@ -21,9 +21,17 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from lake.commits import last_commit
-from lake.delta.actions import LOG_FOLDER, checkpoint_name, entry_name, read_last_checkpoint
-from lake.delta.damage import DamagedTableError
-from lake.delta.inspection import Entry, StoredFile, UnreadableError, read_entry
+from lake.delta.log import (
+    DamagedTableError,
+    Entry,
+    UnreadableError,
+    checkpoint_name,
+    damage_of,
+    entry_name,
+    entry_versions,
+    read_entry,
+    read_last_checkpoint,
+)
 from runtime.disk import sync_file_system, write_synced
 from schemas.errors import one_line
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
@@ -92,9 +100,7 @@ def whole_up_to(table: Path, synced: int) -> Whole:
         synced: The version up to which it is on the disk; -1 where that is not known.
     """
     try:
-        names = [path.name for path in (table / LOG_FOLDER).iterdir()]
-        versions = [int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()]
-        newest = max(versions, default=-1)
+        newest = max(entry_versions(table), default=-1)
         if newest < synced:
             synced = -1  # the table was restored, or gone back with
         first = max(synced, _checkpoint(table, synced)) + 1
@@ -116,8 +122,9 @@ def whole_up_to(table: Path, synced: int) -> Whole:
     for version, entry in entries.items():
         for file in (*entry.added, *entry.feed):
             is_needed = synced >= 0 or (file in entry.added and file.path not in removed)  # else vacuum may have it
-            if why := _why_unreadable(table, file, is_needed=is_needed):
-                return Whole(version - 1, why)
+            path = table / unquote(file.path)
+            if (is_needed or path.exists()) and (why := damage_of(path, file)):
+                return Whole(version - 1, f"{path} {why}")
     return Whole(max(entries, default=first - 1), damage)
 
 
@@ -161,22 +168,6 @@ def _checkpoint(table: Path, synced: int) -> int:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise UnreadableError(f"{path} cannot be read: {one_line(error)}") from error
     return last.version
-
-
-def _why_unreadable(table: Path, file: StoredFile, *, is_needed: bool) -> str | None:
-    path = table / unquote(file.path)
-    try:
-        size = path.stat().st_size
-        if file.size not in (None, size):
-            return f"{path} has {size} bytes, and was written with {file.size}"
-        with pq.ParquetFile(path) as parquet:
-            for group in range(parquet.num_row_groups):
-                parquet.read_row_group(group, use_threads=False)
-    except FileNotFoundError:
-        return f"{path} is missing" if is_needed else None
-    except (OSError, ValueError, pa.ArrowException) as error:
-        return f"{path} cannot be read: {one_line(error)}"
-    return None
 
 
 __all__ = ["SYNCED_FILE", "Synced", "Whole", "read_synced", "sync_lake", "unsynced_damage", "whole_up_to"]

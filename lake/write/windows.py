@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.commits import epochs_in
-from lake.delta.actions import File
-from lake.delta.active import active, dataset
-from lake.delta.log import plain_text, table_uri
+from lake.delta.log import File, active, table_uri
+from lake.delta.reader import dataset, plain_text
 from schemas.tables import ROUTE_CHANGE_TABLE
 
 WINDOW_ROWS: Final = 200_000

@@ -44,7 +44,6 @@ from deltalake import (
 )
 
 from lake.commits import last_commit, to_ms
-from lake.delta.active import active, dataset
 from lake.delta.data_file import (
     COMPRESSION,
     COMPRESSION_LEVEL,
@@ -53,7 +52,8 @@ from lake.delta.data_file import (
     Partition,
 )
 from lake.delta.ddl import open_lake
-from lake.delta.log import table_uri
+from lake.delta.log import active, table_uri
+from lake.delta.reader import dataset
 from lake.delta.types import arrow_schema
 from lake.write.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from lake.write.batch import Batch

@@ -34,10 +34,8 @@ from eventlog.sqlite.file import connect_reader, read_log_id, refuse_moved, sqli
 from eventlog.sqlite.start import LockedLog, check_extent, clear_generation, prove
 from eventlog.urls import sqlite_path
 from lake.commits import last_commit, last_exact_commit
-from lake.delta.actions import LOG_FOLDER, LastCheckpoint, checkpoint_name, write_last_checkpoint
-from lake.delta.active import active
-from lake.delta.damage import DamagedTableError
 from lake.delta.ddl import check_format
+from lake.delta.log import LOG_FOLDER, DamagedTableError, LastCheckpoint, active, checkpoint_name, write_last_checkpoint
 from ops.backup.manifest import (
     FORMAT_VERSION,
     LAKE,

@@ -23,7 +23,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
@@ -32,24 +31,21 @@ from eventlog.open import open_log
 from eventlog.sqlite.start import Extent
 from lake import checkpoint
 from lake.commits import plain_commits
-from lake.delta.actions import LOG_FOLDER, LastCheckpoint, checkpoint_name, entry_name, write_last_checkpoint
-from lake.delta.inspection import StoredFile, TableOnDisk
+from lake.delta.log import (
+    LOG_FOLDER,
+    LastCheckpoint,
+    checkpoint_name,
+    entry_name,
+    write_last_checkpoint,
+)
 from lake.write.synced import Whole, read_synced, sync_lake, unsynced_damage, whole_up_to
-from ops.doctor.tables import ExaminedTable
+from ops.doctor.tables import ExaminedTable, TableOnDisk
 from runtime.disk import sync_file_system
 from schemas.errors import SetupError, one_line
 from schemas.route_commit import NO_COMMIT, RouteCommit
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
 
 log = structlog.get_logger("routelake.fold")
-
-
-class _Epochs(msgspec.Struct, frozen=True):
-    epoch: int | None = None
-
-
-class _Stats(msgspec.Struct, rename="camel"):
-    max_values: _Epochs = _Epochs()
 
 
 class Place(NamedTuple):
@@ -64,7 +60,7 @@ def epoch_versions(table: TableOnDisk) -> dict[int, int]:
     found = {0: 0} if 0 in table.entries else {}
     for version, entry in table.entries.items():
         for file in entry.added:
-            epoch = _newest_epoch(file)
+            epoch = file.statistics.max_values.epoch
             if file.data_change and epoch is not None:
                 found[epoch] = version
     return found
@@ -239,7 +235,3 @@ def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: Place) -> bool
 
 def _is_exact(commit: RouteCommit) -> bool:
     return commit.liveness_offset == commit.log_offset
-
-
-def _newest_epoch(file: StoredFile) -> int | None:
-    return msgspec.json.decode(file.stats, type=_Stats).max_values.epoch if file.stats else None

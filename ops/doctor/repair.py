@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Final
 
 from eventlog.sqlite.start import LockedLog
-from lake.delta.actions import LOG_FOLDER, checkpoint_name, entry_name
 from lake.delta.ddl import lock_lake
-from lake.delta.inspection import TableOnDisk, UnreadableError, read_entry
+from lake.delta.log import LOG_FOLDER, UnreadableError, checkpoint_name, entry_name, read_entry
 from lake.write.staging import STAGING_FOLDER
 from lake.write.synced import SYNCED_FILE
 from ops.backup.marker import refuse_unfinished_restore
@@ -34,6 +33,7 @@ from ops.doctor.back import cut, point_to_last_checkpoint
 from ops.doctor.examine import Examination, examine
 from ops.doctor.findings import Finding, Kind
 from ops.doctor.log import salvage, salvageable
+from ops.doctor.tables import TableOnDisk
 from runtime.disk import sync_folder
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE

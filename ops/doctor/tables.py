@@ -7,29 +7,150 @@ removed longer ago than they are kept for.
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.delta.actions import LOG_FOLDER, checkpoint_name, entry_name
-from lake.delta.inspection import StoredFile, TableOnDisk
+from lake.delta.arrow_types import data_files
+from lake.delta.log import (
+    LOG_FOLDER,
+    Entry,
+    File,
+    LastCheckpoint,
+    UnreadableError,
+    checkpoint_name,
+    damage_of,
+    entry_name,
+    read_checkpoint,
+    read_entry,
+    read_last_checkpoint,
+)
 from ops.doctor.findings import Finding, Kind
-from schemas.errors import one_line
 from schemas.tables import Table
 
 _NAMED: Final = 5
 """Versions of one table that are named one by one."""
 
 
-class _Rows(msgspec.Struct, rename="camel"):
-    num_records: int | None = None
+_DAYS: Final = re.compile(r"interval (\d+) days?")
+"""As `lake.delta.ddl` writes it."""
+
+
+class TableOnDisk:
+    """One table's log, read once. Nothing is written, and nothing is believed: not the pointer, not a checkpoint.
+
+    Attributes:
+        path: The folder.
+        entries: Readable commits by version.
+        torn: Commits that cannot be read: why, by version.
+        absent: Versions whose commits are missing. Clean-up leaves no hole, and takes nothing without a checkpoint.
+        checkpoints: Versions that have a checkpoint of one file.
+        pointer: The last checkpoint as ``_last_checkpoint`` names it; None without one.
+        pointer_error: Why the pointer cannot be used; None if it can, or there is none.
+
+    Raises:
+        OSError: The folder or its log cannot be listed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: dict[int, Entry] = {}
+        self.torn: dict[int, str] = {}
+        names = {entry.name for entry in os.scandir(path / LOG_FOLDER)}
+        numbers = sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+        suffix = ".checkpoint.parquet"
+        self.checkpoints = sorted(int(name[: -len(suffix)]) for name in names if name.endswith(suffix))
+        for version in numbers:
+            try:
+                self.entries[version] = read_entry(path / entry_name(version))
+            except FileNotFoundError:
+                continue  # cleaned up at this moment
+            except (UnreadableError, OSError) as error:
+                self.torn[version] = str(error)
+        newest = max([*numbers, *self.checkpoints], default=-1)
+        # The log is cleaned from its old end, of what a checkpoint has.
+        first = min(numbers, default=0) if self.checkpoints else 0
+        there = set(numbers)
+        self.absent = [version for version in range(first, newest + 1) if version not in there]
+        self.newest = newest
+        self.pointer: LastCheckpoint | None = None
+        self.pointer_error: str | None = None
+        try:
+            self.pointer = read_last_checkpoint(path)
+        except (OSError, ValueError) as error:
+            self.pointer_error = f"cannot be read ({error})"
+        if self.pointer is not None and self.pointer.parts is None and self.pointer.version not in self.checkpoints:
+            self.pointer_error = f"names the checkpoint of version {self.pointer.version}, which is missing"
+        self._bases: dict[int, dict[str, File] | str] = {}
+
+    def checkpoint_error(self, version: int) -> str | None:
+        """Why a checkpoint cannot be read; None if it can."""
+        found = self._base(version)
+        return found if isinstance(found, str) else None
+
+    def files_at(self, version: int) -> dict[str, File] | None:
+        """The files of a version by path, as the log says; None where the log does not lead to it."""
+        for checkpoint in reversed([number for number in self.checkpoints if number <= version]):
+            base = self._base(checkpoint)
+            if isinstance(base, dict):
+                found = self._replay(dict(base), checkpoint + 1, version)
+                if found is not None:
+                    return found
+        return self._replay({}, 0, version)
+
+    def retention_days(self) -> int | None:
+        """For how long vacuum keeps removed files, as the table itself says; None where it does not."""
+        set_by = (entry.properties for _, entry in sorted(self.entries.items(), reverse=True))
+        properties = next((found for found in set_by if found is not None), None)
+        if properties is None:
+            properties = next(filter(None, map(self._properties_at, reversed(self.checkpoints))), {})
+        said = _DAYS.fullmatch(properties.get("delta.deletedFileRetentionDuration", ""))
+        return None if said is None else int(said[1])
+
+    def _properties_at(self, checkpoint: int) -> dict[str, str]:
+        path = self.path / checkpoint_name(checkpoint)
+        try:
+            rows = pq.read_table(path, columns=["metaData"], partitioning=None)["metaData"].to_pylist()
+        except (OSError, ValueError, KeyError, pa.ArrowException):
+            return {}
+        return next((dict(row["configuration"] or {}) for row in rows if row is not None), {})
+
+    def newest_readable(self) -> int:
+        """The greatest version that the log leads to; -1 for none."""
+        for version in range(self.newest, -1, -1):
+            if self.files_at(version) is not None:
+                return version
+        return -1
+
+    @cached_property
+    def present(self) -> list[str]:
+        """Data files below the table, relative to it, of whatever version."""
+        return [str(file.relative_to(self.path)) for file in data_files(self.path)]
+
+    def _base(self, version: int) -> dict[str, File] | str:
+        if version not in self._bases:
+            try:
+                self._bases[version] = read_checkpoint(self.path / checkpoint_name(version))
+            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+                self._bases[version] = " ".join(str(error).split()) or type(error).__name__
+        return self._bases[version]
+
+    def _replay(self, files: dict[str, File], first: int, last: int) -> dict[str, File] | None:
+        for version in range(first, last + 1):
+            entry = self.entries.get(version)
+            if entry is None:
+                return None
+            entry.apply_to(files)
+        return files
 
 
 @dataclass
@@ -98,7 +219,7 @@ def examine_table(lake_dir: Path, table: Table, retention_days: int, *, thorough
     for entry in disk.entries.values():
         named.update(unquote(file.path) for file in (*entry.added, *entry.removed, *entry.feed))
     if not disk.torn and not disk.absent:
-        found.orphans = sum(name.endswith(".parquet") and name not in named for name in disk.present)
+        found.orphans = sum(name not in named for name in disk.present)
     return found
 
 
@@ -122,36 +243,15 @@ def _examine_checkpoints(found: ExaminedTable, disk: TableOnDisk) -> None:
         found.add(Kind.POINTER, disk.path / LOG_FOLDER / "_last_checkpoint", disk.pointer_error)
 
 
-def _examine_files(
-    found: ExaminedTable, disk: TableOnDisk, files: dict[str, StoredFile], kind: Kind, read: bool
-) -> None:
+def _examine_files(found: ExaminedTable, disk: TableOnDisk, files: dict[str, File], kind: Kind, read: bool) -> None:
     for name, file in files.items():
-        why = _why_unusable(disk, file, read=read)
-        if why is not None:
+        path = disk.path / unquote(name)
+        if why := damage_of(path, file, read=read):
             found.broken[name] = why
-            found.add(kind, disk.path / unquote(name), why, file=name)
+            found.add(kind, path, why, file=name)
 
 
-def _why_unusable(disk: TableOnDisk, file: StoredFile, *, read: bool) -> str | None:
-    size = disk.present.get(unquote(file.path))
-    if size is None:
-        return "is missing"
-    if file.size not in (None, size):
-        return f"has {size} bytes, and was written with {file.size}"
-    if not read:
-        return None
-    try:
-        with pq.ParquetFile(disk.path / unquote(file.path)) as parquet:
-            rows = sum(
-                parquet.read_row_group(group, use_threads=False).num_rows for group in range(parquet.num_row_groups)
-            )
-    except (OSError, ValueError, pa.ArrowException) as error:
-        return f"cannot be read: {one_line(error)}"
-    expected = msgspec.json.decode(file.stats, type=_Rows).num_records if file.stats else None
-    return None if expected in (None, rows) else f"has {rows} rows, and was written with {expected}"
-
-
-def _kept(disk: TableOnDisk, retention_days: int) -> Iterator[tuple[str, StoredFile]]:
+def _kept(disk: TableOnDisk, retention_days: int) -> Iterator[tuple[str, File]]:
     """Files that older versions and change feeds need, and that vacuum may not have taken yet."""
     since_ms = time.time() * 1000 - (retention_days * 24 - 1) * 3_600_000
     gone: dict[str, int] = {}

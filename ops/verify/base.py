@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 from deltalake.exceptions import DeltaError
 
-from lake.delta.damage import DamagedTableError
+from lake.delta.log import DamagedTableError
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.verify.rows import open_table
 from schemas.route_commit import NO_COMMIT, RouteCommit

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.commits import commit_rows
-from lake.delta.actions import File
-from lake.delta.log import plain_text
+from lake.delta.log import File
+from lake.delta.reader import plain_text
 from lake.write.hash_chain import EpochDigest, blocks, in_blocks
 from lake.write.windows import ChangeWindows
 from ops.verify.report import Progress, Report

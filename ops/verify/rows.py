@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.dataset as pds
 
-from lake.delta.active import active, dataset
-from lake.delta.log import plain_text, table_uri
+from lake.delta.log import active, table_uri
+from lake.delta.reader import dataset, plain_text
 from lake.write.arrow import values_json
 from schemas.tables import TOPIC_QUEUE_TABLE, Table
 

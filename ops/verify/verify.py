@@ -15,10 +15,8 @@ from deltalake.exceptions import DeltaError
 
 from eventlog.base import LogReader
 from lake.commits import plain_commits
-from lake.delta.active import active
-from lake.delta.damage import DamagedTableError
 from lake.delta.ddl import check_format
-from lake.delta.log import table_uri
+from lake.delta.log import DamagedTableError, active, table_uri
 from lake.write.windows import ChangeWindows
 from ops.verify.balance import Balance
 from ops.verify.chain import ChainCheck

@@ -13,7 +13,7 @@ from dev.support import events as make
 from dev.support.drive import drive
 from dev.support.generated_logs import written
 from lake.commits import CommitTail, commits_between, last_commit, last_exact_commit
-from lake.delta.active import active
+from lake.delta.log import active
 from schemas.errors import SetupError
 from schemas.route_commit import CommandOutcome, RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE

@@ -24,8 +24,8 @@ from dev.support.feed import age_log
 from dev.support.loops import until
 from dev.support.view_tables import as_tables, changes_of_tables, complete, queue, queue_rows, row
 from lake.commits import commits_between, last_commit
-from lake.delta import log as deltalog
-from lake.delta.active import active, files_of
+from lake.delta import reader
+from lake.delta.log import active, files_of
 from lake.history.loader import load_view
 from nameserver.view.snapshot import RouteView
 from schemas.errors import SetupError
@@ -379,7 +379,7 @@ def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.
         until(lambda: follower.status().errors == 1)
         assert follower.status().last_error == "ValueError: the caller's fault"
         with monkeypatch.context() as patch:
-            patch.setattr(deltalog.DeltaLog, "exists", explode)
+            patch.setattr(reader.CommitReader, "exists", explode)
             until(lambda: follower.status().last_error == "Panic: boom")
         writer.commit(row(3))
         until(lambda: calls == [1, 2, 3] and not follower.status().failing)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from api.live_view.check import Moved
 from dev.benchmarks.harness.shard import OneShard
 from eventlog.base import LogRecord
-from lake.delta.log import GONE
+from lake.delta.reader import GONE
 from lake.history.loader import changes_from
 from lake.write.arrow import DELETE, LIVENESS, OP, operation_schema
 from nameserver.state_machine.version import STATE_MACHINE_VERSION

@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from lake.commits import epochs_in
-from lake.delta import active as module
-from lake.delta.active import active, files_of
+from lake.delta import log as module
+from lake.delta.log import active, files_of
 
 ODD = ("a", "o'dd %2F/=ü", "b c")
 

@@ -16,8 +16,8 @@ from api.gateway.follower import Follower
 from dev.support import events as make
 from dev.support.drive import drive
 from dev.support.generated_logs import written
-from lake.delta.damage import DamagedTableError
 from lake.delta.ddl import open_lake
+from lake.delta.log import DamagedTableError
 from schemas.errors import SetupError
 
 NEWER = {

@@ -27,9 +27,9 @@ from dev.support.microbatches import Query
 from dev.support.older_lake import forget_new_columns
 from lake.commits import CommitTail, commits_between
 from lake.delta import ddl
-from lake.delta.active import active
 from lake.delta.ddl import check_format, lock_lake, open_lake
-from lake.delta.log import DeltaLog
+from lake.delta.log import active
+from lake.delta.reader import CommitReader
 from lake.write.writer import rewind
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from schemas.errors import SetupError, UnavailableError
@@ -135,7 +135,7 @@ def test_a_table_of_before_it_had_all_columns(tmp_path: Path) -> None:
     found = tail.open()
     assert found is not None and found.newest is not None
     assert (found.newest.epoch, found.newest.rules_version, found.newest.resume_time) == (2, None, None)
-    DeltaLog(str(tmp_path), ROUTE_COMMIT_TABLE).appended(2)
+    CommitReader(str(tmp_path), ROUTE_COMMIT_TABLE).appended(2)
     lake = DeltaLake(open_writer(tmp_path), query_id="q2")
     columns = [field.name for field in DeltaTable(str(tmp_path / "routeCommitTable")).schema().fields]
     assert columns == list(ROUTE_COMMIT_TABLE.column_names)

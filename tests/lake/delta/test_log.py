@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from api.gateway.follower import Follower
 from dev.benchmarks.harness.lake_writer import LakeWriter
 from dev.support.view_tables import as_tables, queue, row
-from lake.delta.log import DeltaLog
+from lake.delta.reader import CommitReader
 from lake.history.history import History
 from lake.history.loader import state_logs
 from nameserver.view.snapshot import RouteView, no_pause
@@ -81,13 +81,13 @@ def test_a_lake_behind_a_uri(writer: LakeWriter) -> None:
     assert as_tables(follower.view) == {spec.name: writer.full_scan(spec.name) for spec in STATE_TABLES}
     assert [commit.epoch for commit in History(uri).epochs()] == [3, 2, 1]
     assert History(uri).resolve("2").commit.epoch == 2
-    log = DeltaLog(uri, ROUTE_COMMIT_TABLE)
+    log = CommitReader(uri, ROUTE_COMMIT_TABLE)
     assert log.mtime_ns() is None
     assert log.identity(1) == log.identity(1) is not None and log.identity(99) is None
 
 
 def test_an_append_only_table(writer: LakeWriter) -> None:
-    log = DeltaLog(str(writer.path), KV_CONFIG_TABLE)
+    log = CommitReader(str(writer.path), KV_CONFIG_TABLE)
     assert log.appended(0) is None
     writer.commit({"kvConfigTable": {("ns", "k"): {"value": "v"}}})
     found = log.appended(1)

@@ -18,7 +18,7 @@ from dev.benchmarks.harness.lake_writer import START, LakeWriter
 from dev.support.feed import EVERY_FIELD, age_log, complete_rows, group, queue
 from dev.support.view_tables import TableChanges, row
 from lake.commits import commits_between
-from lake.delta.active import active
+from lake.delta.log import active
 from lake.history import changelog
 from lake.history import history as history_module
 from lake.history import state_at as past_rows

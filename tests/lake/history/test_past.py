@@ -15,7 +15,7 @@ from dev.support.drive import drive
 from dev.support.generated_logs import batches, generated, time_of, written
 from dev.support.view_tables import as_tables
 from lake.commits import commits_between
-from lake.delta.active import active
+from lake.delta.log import active
 from lake.history import queries_at as past
 from lake.history.history import History
 from lake.history.intervals import IntervalKeeper

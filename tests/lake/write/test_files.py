@@ -25,9 +25,9 @@ from dev.support.drive import DeltaLake, drive, open_writer
 from dev.support.generated_logs import batches, cuts, logs, written
 from dev.support.microbatches import ordered
 from eventlog.base import LogRecord
-from lake.delta.actions import entry_name
 from lake.delta.data_file import CHANGE_TYPE, INSERTED, STATISTICS_LENGTH, DataFile, DataFileWriter, Partition
-from lake.delta.log import GONE, DeltaLog
+from lake.delta.log import entry_name
+from lake.delta.reader import GONE, CommitReader
 from lake.write import history_file
 from lake.write.batch import Batch
 from lake.write.history_file import WrittenHistory
@@ -118,7 +118,7 @@ def test_one_commit_has_partitions_that_are_replaced_and_such_that_are_new(tmp_p
         [2, 3, 3, 1],
     ]
     assert [(each[0], each[-1]) for each in kinds] == [("commitInfo", "txn")] * 3
-    changed = DeltaLog(str(lake_dir), TOPIC_QUEUE_TABLE).changes(2, 2, lambda: None)
+    changed = CommitReader(str(lake_dir), TOPIC_QUEUE_TABLE).changes(2, 2, lambda: None)
     assert changed is not None
     assert Counter(zip(changed["brokerName"].to_pylist(), changed[GONE].to_pylist(), strict=True)) == {
         ("b", False): len(TOPICS),

@@ -21,10 +21,10 @@ from dev.support.stamps import stamps_of
 from eventlog.base import now_ms
 from eventlog.sqlite.log import SqliteLog
 from lake.delta.ddl import lock_lake
-from lake.delta.inspection import TableOnDisk
 from ops.doctor.examine import examine
 from ops.doctor.findings import Kind
 from ops.doctor.repair import Repair
+from ops.doctor.tables import TableOnDisk
 from schemas.errors import SetupError
 from schemas.events import encode, routing_key
 from schemas.tables import ALL_TABLES
