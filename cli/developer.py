@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake test`, `check`, `fix`, `coverage`, `torture` and `bench`: what is done in a clone, not on a server."""
+"""Commands for a clone, not for a server: `test`, `check`, `fix`, `coverage`, `docs`, `torture` and `bench`."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ def coverage() -> None:
     from dev.developer import run_coverage
 
     raise typer.Exit(run_coverage())
+
+
+def docs() -> None:
+    """Build the documentation as a site in build/docs. A broken link or a warning of Sphinx is an error."""
+    from dev.docs import build_docs
+
+    raise typer.Exit(build_docs())
 
 
 def torture(
@@ -124,5 +131,5 @@ def bench(
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(test)
-    for command in (check, fix, coverage, torture, bench):
+    for command in (check, fix, coverage, docs, torture, bench):
         app.command()(command)

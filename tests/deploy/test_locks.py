@@ -15,7 +15,9 @@ from runtime.jars import LOCK_FILE, pyspark_jars, read_lock
 RUNTIME = (ROOT / "requirements.lock").read_text()
 GATEWAY = (ROOT / "requirements-gateway.lock").read_text()
 DEV = (ROOT / "requirements-dev.lock").read_text()
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DOCS = (ROOT / "requirements-docs.lock").read_text()
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 
 
 def requirements(lock: str) -> set[str]:
@@ -28,7 +30,7 @@ def test_the_dev_lock_holds_the_runtime_lock() -> None:
     assert requirements(GATEWAY) < requirements(RUNTIME) < requirements(DEV)
 
 
-@pytest.mark.parametrize("lock", [GATEWAY, RUNTIME, DEV], ids=["gateway", "runtime", "dev"])
+@pytest.mark.parametrize("lock", [GATEWAY, RUNTIME, DEV, DOCS], ids=["gateway", "runtime", "dev", "docs"])
 def test_every_requirement_is_exact_and_hashed_and_names_no_registry(lock: str) -> None:
     assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in requirements(lock))
     assert "://" not in lock
@@ -41,6 +43,7 @@ def test_the_locks_are_of_this_pyproject() -> None:
     wanted = {*base, *extras["fold"], *extras["clients"], *extras["setup"]}
     assert wanted <= {line.split()[0] for line in requirements(RUNTIME)}
     assert {*wanted, *extras["dev"]} <= {line.split()[0] for line in requirements(DEV)}
+    assert {*PYPROJECT["dependency-groups"]["docs"]} <= {line.split()[0] for line in requirements(DOCS)}
 
 
 def test_the_jars_lock_is_of_these_roots() -> None:

@@ -10,7 +10,7 @@ from dev.peers.routelake import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
-ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+ADRS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
 
 
 def test_decisions_are_numbered_once_in_a_row_and_say_their_number() -> None:
