@@ -12,7 +12,7 @@ import typer
 from cli import backup, developer, doctor, fold, gateway, kv_import, lake, log, serve, spark_sql, sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
-from cli.admin.lazy import admin
+from cli.admin.cli import admin
 from cli.history import cli as history
 from runtime.process import run_to_end
 

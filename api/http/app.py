@@ -32,14 +32,13 @@ from api.http import (
     routes_admin,
     routes_brokers,
     routes_clusters,
-    routes_config,
     routes_console,
     routes_docs,
     routes_events,
     routes_health,
     routes_history,
     routes_kv,
-    routes_nsaddr,
+    routes_nameserver,
     routes_preservation,
     routes_reports,
     routes_timelines,
@@ -66,9 +65,9 @@ from api.http.problems import (
     problem_of,
 )
 from api.http.proofs import Proofs
+from api.http.routes_clusters import TopicCounts
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
-from api.http.topic_counts import TopicCounts
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
 from lake.history.history import History
@@ -308,10 +307,9 @@ def create_app(
         routes_admin,
         routes_kv,
         routes_preservation,
-        routes_config,
         routes_health,
         routes_console,
-        routes_nsaddr,
+        routes_nameserver,
         routes_docs,
     ):
         app.include_router(module.router)

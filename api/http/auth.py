@@ -14,25 +14,26 @@ What other sites' pages send was refused before (`api.http.csrf`).
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 import time
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from api.http.auth_context import AuthContext
 from api.http.csrf import SAFE_METHODS
 from api.http.local_peers import LocalPeers
 from api.http.naming_rules import is_loopback
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.proofs import PROVEN, SESSION_PATH
 from api.http.settings import HttpSettings
-from api.http.tokens import Tokens
 from remoting.codec.bounds import address_of
 from schemas.codes import RequestCode
+from schemas.errors import SetupError
 from schemas.events import Actor
 from security.admission.access_control import AccessControl, Refused
 from security.admission.quota_peers import peer_name
@@ -67,6 +68,25 @@ _FIELDS_OF_PROXIES: Final = re.compile(
 
 BrokerCluster = Callable[[str], str | None]
 """brokerName -> the cluster in which it is now."""
+
+_HASHED: Final = "sha256:"
+_HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class AuthContext(NamedTuple):
+    """Who somebody is here, and what that allows.
+
+    Attributes:
+        user: None for nobody that is known.
+        may_read: Whether reads pass.
+        may_write: Whether everything does.
+        takes_tokens: Whether there are tokens that would make a difference.
+    """
+
+    user: str | None
+    may_read: bool
+    may_write: bool
+    takes_tokens: bool
 
 
 class Authenticator:
@@ -388,3 +408,41 @@ def _operation(request: Request) -> str:
 
 def _is_tls(request: Request) -> bool:
     return request.scope.get("scheme") == "https"
+
+
+class Tokens:
+    """Digests of the tokens of `HttpSettings.tokens`. Truthy if there are any."""
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        """Take them in.
+
+        Args:
+            tokens: By user; a token, or ``sha256:`` and its digest.
+
+        Raises:
+            SetupError: one is empty, or its digest invalid.
+        """
+        self._digests = {user: _digest(user, token) for user, token in tokens.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def user(self, token: str) -> str | None:
+        """Whose it is; None: nobody's."""
+        given = hashlib.sha256(token.strip().encode("latin-1")).digest()
+        found: str | None = None
+        for user, digest in self._digests.items():  # all of them, so that the time tells nothing
+            if hmac.compare_digest(digest, given):
+                found = user
+        return found
+
+
+def _digest(user: str, token: str) -> bytes:
+    if token.startswith(_HASHED):
+        text = token.removeprefix(_HASHED)
+        if not _HEX_DIGEST.fullmatch(text):
+            raise SetupError(f"the token of {user!r} is no SHA-256 digest: expected sha256: and 64 hexadecimal digits.")
+        return bytes.fromhex(text)
+    if not token.strip():
+        raise SetupError(f"the token of {user!r} is empty.")
+    return hashlib.sha256(token.strip().encode()).digest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that pages of several subjects have: names in paths and queries, If-None-Match.
+"""Parameters that pages of several subjects have: names in paths and queries, If-None-Match, the format of a list.
 
 RocketMQ's wire lets any name in, so one may hold a slash, which a path has as ``%2F``. Servers decode a path before it
 is matched, and then that slash is like any other. So it is kept apart until a name is taken out of the path.
@@ -8,12 +8,14 @@ is matched, and then that slash is like any other. So it is kept apart until a n
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
 from fastapi import Header, Path
 from pydantic import AfterValidator
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
 
 from api.http.naming_rules import cluster_name_problem
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
@@ -21,6 +23,11 @@ from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 _SLASH: Final = "\udc2f"
 """Stands for ``%2F`` in a path that is being matched; no path that was decoded holds it."""
 _ENCODED_SLASH: Final = re.compile("%2f", re.IGNORECASE)
+
+_WEIGHT: Final = re.compile(r"(0(\.[0-9]*)?|1(\.0*)?)", re.ASCII)
+
+_MOST_RANGES: Final = 50
+_LONGEST_RANGE: Final = 400
 
 
 class _Names(Convertor[str]):
@@ -78,3 +85,40 @@ def _cluster(name: str | None) -> str | None:
 
 
 Cluster = Annotated[str | None, AfterValidator(_cluster)]
+
+
+class Format(StrEnum):
+    """Media types of a list; a request for none of them gets the first."""
+
+    JSON = "application/json"
+    NDJSON = "application/x-ndjson"
+    CSV = "text/csv"
+
+
+def wanted_format(request: Request) -> Format:
+    """The format that the Accept headers of a request like best (RFC 9110, 12.5.1)."""
+    ranges = ",".join(request.headers.getlist("accept")).split(",", _MOST_RANGES)
+    likes = [_liking(part) for part in ranges[:_MOST_RANGES]]
+    scores = {each: _score(each, likes) for each in Format}
+    best = max(Format, key=lambda each: scores[each])  # of equals, the first
+    return best if scores[best] > 0 else Format.JSON
+
+
+def _liking(part: str) -> tuple[str, float]:
+    """A media range and its weight."""
+    name, *parameters = (each.strip().lower() for each in part[:_LONGEST_RANGE].split(";"))
+    weight = 1.0
+    for each in parameters:
+        key, _, value = (part.strip() for part in each.partition("="))
+        if key == "q":
+            weight = float(value) if _WEIGHT.fullmatch(value) else 0.0
+    return name, weight
+
+
+def _score(media: Format, likes: list[tuple[str, float]]) -> float:
+    """The weight of the narrowest range that a media type is in."""
+    for name in (media, f"{media.partition('/')[0]}/*", "*/*"):
+        weights = [weight for liked, weight in likes if liked == name]
+        if weights:
+            return max(weights)
+    return 0.0

@@ -21,9 +21,12 @@ from api.http.reads import PastQuery, answer, seen
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape
 from lake.history import queries_at as past
 from nameserver.route_queries import broker_data
+from nameserver.view.apply import Topics
 from nameserver.view.model import LiveRow
 from nameserver.view.snapshot import RouteView
+from nameserver.view.sorted_topics import OFF_LOOP_TOPICS
 from schemas.rocketmq_json import encode_broker_data
+from security.admission.usage import count
 
 router = APIRouter(prefix="/v1", tags=["clusters"])
 
@@ -157,3 +160,20 @@ def _live(row: LiveRow, broker_id: int | None) -> dict[str, Any]:
         "dataVersion": row.data_version,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+class TopicCounts:
+    """Kept as long as the topics stay the same. Lives on the gateway's event loop."""
+
+    def __init__(self) -> None:
+        """Nothing is counted yet."""
+        self._counted: tuple[Topics, asyncio.Future[dict[str, int]]] | None = None
+
+    async def get(self, view: RouteView, broker_name: str) -> int:
+        """How many topics of a view a broker group has."""
+        if len(view.topics) <= OFF_LOOP_TOPICS:
+            return view.topic_count(broker_name)
+        counted = self._counted
+        if counted is None or counted[0] is not view.topics:
+            counted = self._counted = view.topics, asyncio.ensure_future(asyncio.to_thread(count, view))
+        return (await asyncio.shield(counted[1])).get(broker_name, 0)

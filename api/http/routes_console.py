@@ -16,7 +16,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from api.console.files import HEADERS, INDEX, SITES, StaticFile, read_files
-from api.http.auth_context import AuthContext
+from api.http.auth import AuthContext
 from api.http.context import context_of
 from api.http.etag import JSON, if_none_match, matches
 from api.http.models import SessionBody

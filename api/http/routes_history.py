@@ -11,8 +11,7 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
-from api.http.formats import Format, wanted_format
-from api.http.parameters import IfNoneMatch, TopicPath
+from api.http.parameters import Format, IfNoneMatch, TopicPath, wanted_format
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
 from api.http.shapes_past import ChangesShape, DiffShape, EpochsShape
 from lake.history.as_of import rfc3339

@@ -18,7 +18,6 @@ from clients.broker import attributes
 from clients.broker.broker_topics import BrokerTopics
 from clients.broker.config import BrokerConfig
 from clients.broker.registration import NO_MAPPINGS
-from clients.broker.runtime import runtime_info
 from clients.broker.sending import int_field, parse_send_request
 from clients.broker.topic_config import TopicConfig, decode_topic_list, encode_entries, encode_topic_config
 from clients.broker.topics import FLAG_UNIT_SUB, RETRY_QUEUE_NUMS
@@ -28,12 +27,24 @@ from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import response
 from remoting.server.channel import Connection
 from schemas.broker import MASTER_ID, PERM_WRITE, DataVersion
-from schemas.codes import MAX_INT, RequestCode, ResponseCode
+from schemas.codes import MAX_INT, V5_5_0, RequestCode, ResponseCode
 from schemas.errors import BadRequestError
 from schemas.topic_names import RETRY_GROUP_TOPIC_PREFIX, group_remark, topic_remark
 
 _data_version = msgspec.json.Decoder(DataVersion)
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
+_ZERO: Final = (
+    *("msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow"),
+    *("msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning", "msgGetTotalTodayNow"),
+    *("dispatchBehindBytes", "pageCacheLockTimeMills", "commitLogMinOffset", "commitLogMaxOffset"),
+    *("sendThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills"),
+    *("pullThreadPoolQueueSize", "pullThreadPoolQueueHeadWaitTimeMills"),
+    *("ackThreadPoolQueueSize", "ackThreadPoolQueueHeadWaitTimeMills"),
+    *("queryThreadPoolQueueSize", "queryThreadPoolQueueHeadWaitTimeMills"),
+    *("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "startAcceptSendRequestTimeStamp"),
+)
+_ZERO_RATE: Final = ("timerEnqueueTps", "timerDequeueTps", "commitLogDiskRatio")
+_ZERO_RATES: Final = ("putTps", "getTotalTps", "getFoundTps", "getMissTps", "getTransferredTps")
 
 
 class _Subscription(msgspec.Struct, rename="camel"):
@@ -284,3 +295,30 @@ def _version_of(text: str | None) -> DataVersion | None:
         return _data_version.decode(text)
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"the field dataVersion is no DataVersion: {error}") from None
+
+
+def runtime_info(*, is_master: bool, started_ms: int, topics: int, master_addr: str | None) -> dict[str, str]:
+    """The answer to GET_BROKER_RUNTIME_INFO. Without messages it is zeros, which mqadmin clusterList can print.
+
+    Source (5.5.0): AdminBrokerProcessor.prepareRuntimeInfo.
+
+    Args:
+        is_master: Only a master serves.
+        started_ms: When the broker started, milliseconds since the epoch.
+        topics: How many it has.
+        master_addr: A slave's master, if it is known.
+    """
+    facts = {
+        **dict.fromkeys(_ZERO, "0"),
+        **dict.fromkeys(_ZERO_RATE, "0.0"),
+        **dict.fromkeys(_ZERO_RATES, "0.0 0.0 0.0"),
+        "bootTimestamp": str(started_ms),
+        "brokerActive": "true" if is_master else "false",
+        "brokerVersion": str(V5_5_0),
+        "brokerVersionDesc": "V5_5_0",
+        "earliestMessageTimeStamp": str(started_ms),
+        "topicNumber": str(topics),
+    }
+    if master_addr is not None:
+        facts["masterAddr"] = master_addr
+    return facts

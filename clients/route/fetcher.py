@@ -11,23 +11,85 @@ from typing import Final
 import structlog
 
 from clients.addresses import is_http
+from clients.route.errors import BadRouteError
 from clients.route.http import HttpTransport
-from clients.route.remoting import RemotingTransport
 from clients.route.rotation import NameServers
 from clients.route.settings import RouteSettings
-from clients.route.transport import RouteAnswer, RouteTransport
-from remoting.client import RemotingClient
-from remoting.errors import AnswerError, ClientError
-from schemas.codes import ResponseCode
+from clients.route.transport import RouteAnswer, RouteTransport, decode_route
+from remoting.client import RemotingClient, Sign
+from remoting.codec.frame import RemotingCommand
+from remoting.errors import AnswerError, AnswerTimeoutError, ClientError
+from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import UnavailableError
 
 log = structlog.get_logger("routelake.route")
 
+_GET_MAX_OFFSET: Final = 30
 _LEAVE_ALONE: Final = frozenset({ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY})
 """Answers after which a NameServer is left alone, as if it had not answered. After other errors it stays chosen."""
 
 _AT_A_TIME: Final = 16
 """Questions under way, besides long polls; the others wait for their turn, and then ask who answers by now."""
+
+
+class RemotingTransport:
+    """A `RouteTransport` over remoting: GET_ROUTEINFO_BY_TOPIC (105).
+
+    It always gets the whole route, because remoting knows neither tags nor waiting.
+
+    Source (5.5.0): MQClientAPIImpl.getTopicRouteInfoFromNameServer.
+    """
+
+    can_wait = False
+
+    def __init__(self, client: RemotingClient | None = None, sign: Sign | None = None) -> None:
+        """With a client of its own unless one is given.
+
+        Args:
+            client: Signs nothing itself.
+            sign: Signs what NameServers are asked. Brokers hear no signature of the NameServers' accounts.
+        """
+        self._client = client or RemotingClient()
+        self._sign = sign
+
+    async def fetch(
+        self, address: str, topic: str, *, timeout_s: float, tag: str | None = None, wait_s: float = 0.0
+    ) -> RouteAnswer | None:
+        """See `RouteTransport`."""
+        request = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        try:
+            signed = request if self._sign is None else self._sign(request)
+            answer = await self._client.ask(address, signed, timeout_s)
+        except AnswerTimeoutError:
+            await self._client.drop(address)  # as RocketMQ does: a connection on which nothing comes is no good
+            raise
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return RouteAnswer(None)
+        if answer.code != ResponseCode.SUCCESS:
+            raise AnswerError(address, answer)
+        if not answer.body:
+            raise BadRouteError(address, f"said that there is a route of {topic}, and sent none")
+        return RouteAnswer(decode_route(address, answer.body))
+
+    async def drop(self, address: str) -> None:
+        """See `RouteTransport`."""
+        await self._client.drop(address)
+
+    async def close(self) -> None:
+        """See `RouteTransport`."""
+        await self._client.close()
+
+    async def detect(self, broker_addr: str, topic: str, timeout_s: float) -> bool:
+        """Whether a broker answers a request for a queue's greatest offset (ServiceDetector.detect).
+
+        A broker that asks for a signature answers, too: it refuses.
+        """
+        request = RemotingCommand(_GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
+        try:
+            await self._client.call(broker_addr, request, timeout_s)
+        except ClientError as error:
+            return isinstance(error, AnswerError) and error.code == ResponseCode.NO_PERMISSION
+        return True
 
 
 class NoneReadyError(Exception):

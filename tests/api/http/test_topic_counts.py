@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.http import topic_counts
-from api.http.topic_counts import TopicCounts
+from api.http import routes_clusters
+from api.http.routes_clusters import TopicCounts
 from dev.support.feed import apply, view_of
 from dev.support.loops import on_a_loop
 from dev.support.view_tables import TableChanges, complete
@@ -23,14 +23,14 @@ TABLES: TableChanges = complete(
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_all_groups_are_counted_once(monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
-    monkeypatch.setattr(topic_counts, "OFF_LOOP_TOPICS", 1 if is_large else 9)
+    monkeypatch.setattr(routes_clusters, "OFF_LOOP_TOPICS", 1 if is_large else 9)
     counted = []
 
     def counts(view: Any) -> dict[str, int]:
         counted.append(view)
         return count(view)
 
-    monkeypatch.setattr(topic_counts, "count", counts)
+    monkeypatch.setattr(routes_clusters, "count", counts)
 
     @on_a_loop
     async def play() -> None:

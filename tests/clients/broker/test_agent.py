@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clients.broker import cadence
+from clients.broker import agent as agent_module
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.persistence import TopicFile
@@ -50,7 +50,7 @@ def test_registered_from_start_to_stop() -> None:
 
 
 def test_a_dead_namesrv_hinders_nobody_and_is_found_when_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cadence, "RETRY_MS", 50)
+    monkeypatch.setattr(agent_module, "RETRY_MS", 50)
     port = free_port()
 
     async def work() -> None:
@@ -118,8 +118,8 @@ def test_heartbeats(old: bool, code: int) -> None:
 
 
 def test_a_namesrv_that_hangs_holds_up_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cadence, "FIRST_ROUND_MS", 100)
-    monkeypatch.setattr(cadence, "FIRST_HEARTBEAT_MS", 10)
+    monkeypatch.setattr(agent_module, "FIRST_ROUND_MS", 100)
+    monkeypatch.setattr(agent_module, "FIRST_HEARTBEAT_MS", 10)
 
     async def work() -> None:
         async with (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from clients.broker.cadence import Cadence, Task, register_period_ms
+from clients.broker.agent import Cadence, Task, register_period_ms
 from clients.broker.config import BrokerConfig
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError, get_return_value
 
-from clients.route import namespace as ns
+from clients.route import client as ns
 from clients.route.brokers import broker_vip_channel
 from clients.route.changes import topic_route_data_changed
 from clients.route.errors import OrderConfError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's address server: which NameServers there are, as one line.
+"""The NameServer itself over HTTP: its configuration, and RocketMQ's address server.
 
 Clients without addresses, and brokers with fetchNamesrvAddrByAddressServer, ask
 ``http://DOMAIN:8080/rocketmq/nsaddr`` every two minutes, or ``nsaddr-UNIT?nofix=1`` where they have a unitName.
@@ -10,18 +10,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.gateway.live_gateways import live_addresses
 from api.http.context import context_of
-from api.http.describe import errors
-from api.http.problems import BUSY, Problem
+from api.http.describe import READ_PROBLEMS, errors, plain
+from api.http.etag import JSON
+from api.http.problems import BUSY, FORBIDDEN, Problem
+from api.http.reads import check_once
+from api.http.shapes import ConfigShape
+from api.settings.shown import shown_settings
 
-router = APIRouter(tags=["health"])
+router = APIRouter()
 
-_HEADERS: Final = {"cache-control": "no-store", "content-type": "text/plain; charset=utf-8"}
-_ANSWER: Final[dict[int | str, dict[str, Any]]] = {
+_CONFIG_EXAMPLE: Final = {"config": {"deleteTopicWithBrokerRegistration": "false", "orderMessageEnable": "false"}}
+
+_ADDRESSES_HEADERS: Final = {"cache-control": "no-store", "content-type": "text/plain; charset=utf-8"}
+_ADDRESSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "`IP:PORT;IP:PORT`, sorted; never empty.",
         "content": {"text/plain": {"schema": {"type": "string"}, "example": "10.0.0.1:9876;10.0.0.2:9876\n"}},
@@ -31,11 +38,35 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 
 
 @router.get(
+    "/v1/config",
+    tags=["admin"],
+    operation_id="getConfig",
+    summary="The NameServer's configuration",
+    responses={
+        200: plain(ConfigShape, _CONFIG_EXAMPLE, "The keys that mean something here, by name."),
+        **errors(*READ_PROBLEMS, FORBIDDEN),
+    },
+)
+async def get_config(request: Request) -> Response:
+    """GET_NAMESRV_CONFIG (319) of this gateway: what it was started with, and switches that were set since.
+
+    Where there are accounts, an admin's alone, as over remoting. When a switch was set and by whom is among the changes
+    of kvConfigTable.
+    """
+    context = context_of(request)
+    context.guard.reader(request)
+    check_once(request)
+    found = {"config": shown_settings(context.gateway.settings)}
+    return Response(msgspec.json.encode(found), 200, {"cache-control": "no-store"}, JSON)
+
+
+@router.get(
     "/rocketmq/nsaddr",
+    tags=["health"],
     operation_id="nameServers",
     summary="Which NameServers are there?",
     response_class=Response,
-    responses=_ANSWER,
+    responses=_ADDRESSES,
 )
 async def name_servers(request: Request) -> Response:
     """For stock clients that know no NameServer but a domain: all gateways of this log that wrote within 15 s.
@@ -54,7 +85,7 @@ async def name_servers(request: Request) -> Response:
     if not found:
         why = f"no IP address is known of any gateway, and the id {own!r} names none"
         raise Problem(BUSY, f"{why}: start with --gateway-id IP:PORT, or set ROUTELAKE_HTTP_NSADDR")
-    return Response(";".join(found) + "\n", 200, _HEADERS)
+    return Response(";".join(found) + "\n", 200, _ADDRESSES_HEADERS)
 
 
 @router.get("/rocketmq/nsaddr-{unit_name}", include_in_schema=False)
