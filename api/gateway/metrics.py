@@ -117,7 +117,7 @@ class Metrics:
             "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
             "evicted-idle, quota-connections, quota-tls-handshakes, not-encrypted, tls-handshake, tls-record, "
             "tls-deadline. "
-            "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-listener, evicted-history, "
+            "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-subscriber, evicted-history, "
             "bad-request, each with http- before it.",
             ("reason",),
             registry=registry,

@@ -233,9 +233,9 @@ def create_app(
     refusals = Refusals("http")
     metrics.before_scrape(lambda: gateway.quotas.refused_connections("http-connections", refusals.counts[OF_ADDRESS]))
 
-    def gave_way(reason: str, address: object) -> None:
+    def evicted(reason: str, address: object) -> None:
         metrics.security.labels(f"http-{reason}").inc()
-        refusals.note(reason, str(address), "the address that holds most gives way")
+        refusals.note(reason, str(address), "of the address that holds most")
 
     def cluster_of(broker_name: str) -> str | None:
         group = gateway.live_view.view.groups.get(broker_name)
@@ -245,7 +245,7 @@ def create_app(
         history,
         threads=settings.history_threads,
         queue=settings.history_queue,
-        on_refused=partial(gave_way, "evicted-history"),
+        on_evicted=partial(evicted, "evicted-history"),
     )
     context = HttpContext(
         gateway=gateway,
@@ -254,15 +254,15 @@ def create_app(
         events=EventHub(
             pool,
             lambda: gateway.committed.view.commit.mark,
-            settings.max_listeners,
-            on_crowded=partial(gave_way, "evicted-listener"),
+            settings.max_subscribers,
+            on_evicted=partial(evicted, "evicted-subscriber"),
         ),
         settings=settings,
         guard=Authenticator(settings, gateway.settings.gateway_id, access, cluster_of, gateway.quotas),
         answers=answers,
         metrics=metrics,
-        watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
-        budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
+        watch=ViewWatch(settings.max_long_polls, on_evicted=partial(evicted, "evicted-long-poll")),
+        budget=BodyBudget(settings.max_bodies_bytes, on_evicted=partial(evicted, "evicted-body")),
         refusals=refusals,
         proofs=Proofs(gateway.quotas),
         sessions=Sessions(settings.sessions_dir, tls_in_front=settings.tls_in_front),
@@ -318,7 +318,7 @@ def create_app(
 
 
 def close_app(app: HttpApp) -> None:
-    """Answer whoever waits, end listeners, and refuse reads of history: before the server drains."""
+    """Answer whoever waits, end subscriptions, and refuse reads of history: before the server drains."""
     for view in (app.context.gateway.live_view, app.context.gateway.committed):
         view.end_reads()
     app.context.watch.close()

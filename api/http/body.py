@@ -3,7 +3,7 @@
 
 A body is bounded three times: on the wire, after decompression (so a gzip bomb stops at the same bound), and by a
 deadline for the whole of it (so one byte a second ends). All bodies together are bounded by a budget; when it is used
-up, those give way that have let most of it lie unfinished for longest.
+up, those are evicted that have let most of it lie unfinished for longest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect, Request
 
 from api.http.problems import BAD_REQUEST, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA, Problem, busy
-from remoting.codec.bounds import Holding, address_of, to_give_way
+from remoting.codec.bounds import Holding, address_of, to_evict
 
 _GZIP: Final = 31  # zlib's wbits for a gzip wrapper
 _STEP: Final = 64 * 1024
@@ -32,15 +32,15 @@ _LONGEST_TYPE: Final = 400
 class BodyBudget:
     """Bytes of request bodies held at a time, over all requests of a process. Safe for threads."""
 
-    def __init__(self, max_bytes: int, on_refused: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, max_bytes: int, on_evicted: Callable[[str], None] = lambda _: None) -> None:
         """Start empty.
 
         Args:
             max_bytes: How much there is.
-            on_refused: Told the address of each body that is refused for want of room.
+            on_evicted: Told the address of each body that is refused for want of room.
         """
         self._free = max_bytes
-        self._on_refused = on_refused
+        self._on_evicted = on_evicted
         self._held: dict[Body, int] = {}
         self._lock = threading.Lock()
 
@@ -53,12 +53,12 @@ class BodyBudget:
         """Take so much more for a body, if need be from others that are not complete.
 
         Raises:
-            Problem: this body has to give way, or too much is being worked on (SYSTEM_BUSY).
+            Problem: this body is evicted, or too much is being worked on (SYSTEM_BUSY).
         """
         with self._lock:
             held = self._held.get(body, 0) + size
             if size > self._free and not self._make_room(body, held, size - self._free):
-                self._on_refused(body.address)
+                self._on_evicted(body.address)
                 raise busy("too many large requests at once; try again")
             self._free -= size
             self._held[body] = held
@@ -74,13 +74,13 @@ class BodyBudget:
             for body, held in {**self._held, newcomer: size}.items()
             if body.is_reading or body is newcomer
         ]
-        chosen = to_give_way(holdings, missing, time.monotonic())
+        chosen = to_evict(holdings, missing, time.monotonic())
         if newcomer in chosen or sum(self._held[body] for body in chosen) < missing:
             return False
         for body in chosen:
             self._free += self._held.pop(body)
-            body.give_way()
-            self._on_refused(body.address)
+            body.evict()
+            self._on_evicted(body.address)
         return True
 
 
@@ -95,7 +95,7 @@ class Body:
         self._timeout_s = timeout_s
         self._timer: asyncio.Timeout | None = None
         self._loop = asyncio.get_running_loop()
-        self._gave_way = False
+        self._is_evicted = False
         self.address = "" if request.client is None else address_of(request.client.host)
         self.since_s = time.monotonic()
 
@@ -104,9 +104,9 @@ class Body:
         """Whether it is still coming in."""
         return self._timer is not None
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Stop reading; others need the room. From any thread."""
-        self._gave_way = True
+        self._is_evicted = True
         self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
@@ -135,7 +135,7 @@ class Body:
             async with asyncio.timeout(self._timeout_s) as self._timer:
                 data = await self._receive()
         except TimeoutError:
-            if self._gave_way:
+            if self._is_evicted:
                 raise busy("too much at once from this address; try again") from None
             raise Problem(TIMEOUT, f"the body was not complete after {self._timeout_s:g} s") from None
         except asyncio.CancelledError:  # the server has stopped waiting for it (`serve_http`)
@@ -144,7 +144,7 @@ class Body:
             raise Problem(BAD_REQUEST, "the connection ended within the body") from None
         finally:
             self._timer = None
-        if self._gave_way:
+        if self._is_evicted:
             raise busy("too much at once from this address; try again")
         if not compressed:
             return data
@@ -186,7 +186,7 @@ class Body:
         return b"".join(parts)
 
     def _hold(self, size: int) -> None:
-        if self._gave_way:  # what it held is somebody else's by now
+        if self._is_evicted:  # what it held is somebody else's by now
             raise busy("too much at once from this address; try again")
         self._budget.take(self, size)
 

@@ -11,12 +11,11 @@ history in `api.http.history_pool`: each has its own bound and the same rule.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from api.http.settings import HttpSettings
-from remoting.codec.bounds import Holding, to_give_way
+from remoting.codec.bounds import FairLimit, Holding, to_evict
 
 OF_ADDRESS: Final = "quota-connections"
 """Why a connection is refused: there are too many of its address."""
@@ -40,8 +39,8 @@ class Held(Protocol):
         """Whether a request of it is being answered."""
         ...
 
-    def give_way(self, reason: str) -> None:
-        """Go now."""
+    def evict(self, reason: str) -> None:
+        """Close."""
         ...
 
     def __hash__(self) -> int: ...
@@ -59,8 +58,7 @@ class ConnectionBounds:
         """
         self._settings = settings
         self._clock = clock
-        self._connections: dict[Held, None] = {}
-        self._of_address: Counter[str] = Counter()
+        self._connections: FairLimit[Held] = FairLimit(settings.max_connections)
         self._holding: dict[Held, None] = {}
         self.held_bytes = 0
 
@@ -74,32 +72,27 @@ class ConnectionBounds:
         if self.has_too_many(newcomer.address):
             return False
         now = self._clock()
-        if len(self._connections) >= self._settings.max_connections:
+        if len(self._connections) >= self._connections.limit:
             idle = [Holding(one, one.address, 1, one.active_s) for one in self._connections]
-            for one in to_give_way(idle, max(1, len(idle) // _SHARE), now):
+            for one in to_evict(idle, max(1, len(idle) // _SHARE), now):
                 if one.address == newcomer.address and one.is_busy:
                     break
                 self.release(one)
-                one.give_way("evicted-idle")
-            if len(self._connections) >= self._settings.max_connections:
+                one.evict("evicted-idle")
+            if len(self._connections) >= self._connections.limit:
                 return False
-        self._connections[newcomer] = None
-        self._of_address[newcomer.address] += 1
+        self._connections.add(newcomer, newcomer.address)
         return True
 
     def release(self, connection: Held) -> None:
         """It goes, and what it held."""
-        if connection in self._connections:
-            del self._connections[connection]
-            self._of_address[connection.address] -= 1
-            if not self._of_address[connection.address]:
-                del self._of_address[connection.address]
+        self._connections.discard(connection)
         self._set(connection, 0)
 
     def has_too_many(self, address: str) -> bool:
         """Whether an address has as many connections as one may have."""
         limit = self._settings.max_connections_per_address
-        return limit is not None and self._of_address[address] >= limit
+        return limit is not None and self._connections.count(address) >= limit
 
     def hold(self, connection: Held, size_bytes: int) -> None:
         """It now holds so much. If all together hold too much, whoever holds most for longest goes."""
@@ -109,9 +102,9 @@ class ConnectionBounds:
         excess = self.held_bytes - self._settings.max_held_bytes
         if excess > 0:
             held = [Holding(one, one.address, one.held_bytes, one.held_since_s) for one in self._holding]
-            for one in to_give_way(held, excess + self._settings.max_held_bytes // _SHARE, self._clock()):
+            for one in to_evict(held, excess + self._settings.max_held_bytes // _SHARE, self._clock()):
                 self.release(one)
-                one.give_way("evicted-memory")
+                one.evict("evicted-memory")
 
     def _set(self, connection: Held, size_bytes: int) -> None:
         if not connection.held_bytes and size_bytes:

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listeners to epochs: server-sent events, read once from the tables and sent to everybody.
+"""Server-sent events about epochs: read once from the tables and sent to all subscribers.
 
-While anybody listens, one task reads what each new epoch changed, encodes it, and wakes the listeners; each sends what
-it has not sent yet and its filter lets pass. Whoever comes back with an older epoch is told what the tables have of the
-epochs since; whoever slept through more than `MAX_EPOCHS` of them, or comes from another lake, gets ``reset``.
+While there are subscribers, one task reads what each new epoch changed, encodes it, and wakes them. Each sends what it
+has not sent yet and its filter lets pass. A subscriber that comes back with an older epoch gets what the tables have of
+the epochs since. One that missed more than `MAX_EPOCHS` of them, or comes from another lake, gets ``reset``.
 
 An `id` is an epoch with a digest of its commit (`lake.commits.EpochMark`), so that one of another lake is known.
 
-A listener without news is sent the `id` of the newest epoch alone every `QUIET_S`, which EventSource keeps without
+A subscriber without news is sent the `id` of the newest epoch alone every `QUIET_S`, which EventSource keeps without
 an event: so it resumes from there, and proxies see that the connection lives.
 
-Where too many listen, one of the address that has most of them is ended; EventSource comes again by itself.
+Where there are too many, one of the address that has most is evicted (`remoting.codec.bounds.FairLimit`); EventSource
+comes again by itself.
 
 Source: WHATWG HTML, 9.2 "Server-sent events".
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import takewhile
@@ -34,6 +35,7 @@ from api.http.history_pool import HistoryPool
 from api.http.problems import busy
 from lake.history.as_of import rfc3339
 from lake.history.epoch_events import EpochEvent, epoch_events
+from remoting.codec.bounds import FairLimit
 from schemas.errors import RoutelakeError
 from schemas.route_commit import NO_MARK, EpochMark
 
@@ -43,7 +45,7 @@ _KEPT: Final = 256
 _NAMES: Final = 1000
 """Of topics, and of brokers, in one event."""
 _AT_ONCE: Final = 50
-"""Listeners that are woken before anybody else's request is looked at: each takes some 50 us."""
+"""Subscribers that are woken before anybody else's request is looked at: each takes some 50 us."""
 _RETRY_MS: Final = 2000
 _RETRY_S: Final = 1.0
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -59,7 +61,7 @@ class EventFilter(NamedTuple):
     broker_name: str | None = None
 
     def passes(self, event: EpochEvent) -> bool:
-        """Whether a listener is told of it."""
+        """Decide if a subscriber is told of it."""
         return (self.topic is None or self.topic in event.topics) and (
             self.broker_name is None or self.broker_name in event.brokers
         )
@@ -70,7 +72,7 @@ class _Ready(NamedTuple):
     text: bytes
 
 
-class _Listener:
+class _Subscriber:
     """Waits to be woken."""
 
     __slots__ = ("address", "ended", "may_go_on", "woken")
@@ -84,6 +86,10 @@ class _Listener:
     def goes_on(self) -> bool:
         return not self.ended and self.may_go_on()
 
+    def end(self) -> None:
+        self.ended = True
+        self.wake()
+
     def wake(self) -> None:
         if self.woken is not None and not self.woken.done():
             self.woken.set_result(None)
@@ -94,29 +100,26 @@ class _Listener:
 
 
 class EventHub:
-    """All listeners of one gateway. Lives on its event loop.
+    """All subscribers of one gateway. Lives on its event loop.
 
     Args:
         history: Reads the tables.
         newest: The epoch that the gateway's committed view shows.
-        max_listeners: One more, and one has to go.
-        on_crowded: Told the address of whoever goes.
+        max_subscribers: The most at a time.
+        on_evicted: Gets the address of each that is evicted or refused.
     """
 
     def __init__(
         self,
         history: HistoryPool,
         newest: Callable[[], EpochMark],
-        max_listeners: int,
-        on_crowded: Callable[[str], None] = lambda _: None,
+        max_subscribers: int,
+        on_evicted: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Nobody listens yet."""
+        """Start without subscribers."""
         self._history = history
         self._newest = newest
-        self._max_listeners = max_listeners
-        self._on_crowded = on_crowded
-        self._listeners: dict[_Listener, None] = {}
-        self._per_address: Counter[str] = Counter()
+        self._subscribers: FairLimit[_Subscriber] = FairLimit(max_subscribers, _Subscriber.end, on_evicted)
         self._ring: deque[_Ready] = deque(maxlen=_KEPT)
         self._at = NO_MARK
         """Everything up to this epoch can be sent."""
@@ -125,21 +128,20 @@ class EventHub:
         self._closed = False
 
     @property
-    def listeners(self) -> int:
-        """How many listen."""
-        return len(self._listeners)
+    def subscribers(self) -> int:
+        """The number of subscribers."""
+        return len(self._subscribers)
 
     def view_moved(self) -> None:
         """There are newer epochs."""
-        if self._listeners:
+        if self._subscribers:
             self._moved.set()
 
     def close(self) -> None:
         """End everybody: the server stops."""
         self._closed = True
-        for listener in self._listeners:
-            listener.ended = True
-            listener.wake()
+        for subscriber in self._subscribers:
+            subscriber.end()
         if self._pump is not None:
             self._pump.cancel()
 
@@ -159,24 +161,27 @@ class EventHub:
             may_go_on: Asked before it is sent anything, every `QUIET_S` at least; where it may not, it is ended.
 
         Raises:
-            Problem: Too many listen.
+            Problem: There are too many subscribers.
         """
-        if self._closed or (len(self._listeners) >= self._max_listeners and not self._make_room(address)):
+        subscriber = _Subscriber(address, may_go_on)
+        # Of many that come together each counts at once, before the next is let in.
+        if self._closed or not self._subscribers.admit(subscriber, address):
             raise busy("too many listen to events; try again")
-        listener = _Listener(address, may_go_on)
-        self._begin(listener)  # at once: of many that come together each counts before the next is let in
-        stream = _Stream(self, listener, after, wanted)
-        weakref.finalize(stream, self._forget, listener)  # where it is never served
+        if self._pump is None or self._pump.done():
+            self._ring.clear()
+            self._at = self._newest()
+            self._pump = asyncio.create_task(self._run())
+        stream = _Stream(self, subscriber, after, wanted)
+        weakref.finalize(stream, self._forget, subscriber)  # where it is never served
         return stream
 
-    async def serve(self, listener: _Listener, after: EpochMark | None, wanted: EventFilter, send: Send) -> None:
-        """Send events until the listener is ended."""
-        self._begin(listener)
+    async def serve(self, subscriber: _Subscriber, after: EpochMark | None, wanted: EventFilter, send: Send) -> None:
+        """Send events until the subscriber is ended."""
         last = self._newest() if after is None else after
         is_proven = after is None or not after.digest
         try:
             await _write(send, f"retry: {_RETRY_MS}\nid: {last}\n\n".encode())
-            while listener.goes_on():
+            while subscriber.goes_on():
                 up_to = self._at
                 # The last in a lake that has taken another's place; until that is noticed, `up_to` is of the other.
                 if (
@@ -184,56 +189,28 @@ class EventHub:
                     or (last.epoch == up_to.epoch and not last.may_be(up_to))
                     or last.epoch > max(up_to.epoch, self._newest().epoch)
                 ):
-                    text = await self._between(last, up_to, wanted, listener.address, is_proven=is_proven)
+                    text = await self._between(last, up_to, wanted, subscriber.address, is_proven=is_proven)
                     last, is_proven = up_to, True
                     if text:
                         await _write(send, text)
                     continue
-                await listener.wait()
-                if last.may_be(self._at) and listener.goes_on():
+                await subscriber.wait()
+                if last.may_be(self._at) and subscriber.goes_on():
                     last, is_proven = self._at, True
                     await _write(send, f"id: {last}\n\n".encode())
         finally:
-            self._forget(listener)
+            self._forget(subscriber)
 
-    def _begin(self, listener: _Listener) -> None:
-        if listener in self._listeners or listener.ended:
-            return
-        self._listeners[listener] = None
-        self._per_address[listener.address] += 1
-        if self._pump is None or self._pump.done():
-            self._ring.clear()
-            self._at = self._newest()
-            self._pump = asyncio.create_task(self._run())
-
-    def _forget(self, listener: _Listener) -> None:
-        if listener not in self._listeners:
-            return  # somebody else had its place
-        del self._listeners[listener]
-        self._per_address[listener.address] -= 1
-        if not self._per_address[listener.address]:
-            del self._per_address[listener.address]
-        if not self._listeners and self._pump is not None:
+    def _forget(self, subscriber: _Subscriber) -> None:
+        self._subscribers.discard(subscriber)
+        if not self._subscribers and self._pump is not None:
             self._pump.cancel()
             self._pump = None
-
-    def _make_room(self, address: str) -> bool:
-        """End one of the address with most; False if that is the one that comes."""
-        most, count = max(self._per_address.items(), key=lambda entry: entry[1], default=(address, 0))
-        if count <= self._per_address[address] + 1:
-            self._on_crowded(address)
-            return False
-        listener = next(listener for listener in self._listeners if listener.address == most)
-        listener.ended = True
-        listener.wake()
-        self._forget(listener)
-        self._on_crowded(most)
-        return True
 
     async def _between(
         self, last: EpochMark, up_to: EpochMark, wanted: EventFilter, address: str, *, is_proven: bool
     ) -> bytes:
-        """What is sent to a listener that knows everything up to an epoch; empty where its filter lets nothing pass."""
+        """The text for a subscriber that knows everything up to an epoch; empty where its filter lets nothing pass."""
         ready: list[_Ready] | None
         if last.epoch >= up_to.epoch:
             ready = None  # of a lake that was here before
@@ -280,20 +257,20 @@ class EventHub:
                 else:
                     self._ring.extend(found)
                 self._at = newest
-            for number, listener in enumerate(list(self._listeners), 1):
-                listener.wake()
+            for number, subscriber in enumerate(list(self._subscribers), 1):
+                subscriber.wake()
                 if not number % _AT_ONCE:
                     await asyncio.sleep(0)
 
 
 class _Stream(Response):
-    """Sends by hand: a generator and a task group for each of a thousand listeners cost too much."""
+    """Sends by hand: a generator and a task group for each of a thousand subscribers cost too much."""
 
-    def __init__(self, hub: EventHub, listener: _Listener, after: EpochMark | None, wanted: EventFilter) -> None:
+    def __init__(self, hub: EventHub, subscriber: _Subscriber, after: EpochMark | None, wanted: EventFilter) -> None:
         super().__init__(None, 200, _HEADERS, "text/event-stream")
         del self.headers["content-length"]
-        self._serve: Callable[[Send], Awaitable[None]] = partial(hub.serve, listener, after, wanted)
-        self._listener = listener
+        self._serve: Callable[[Send], Awaitable[None]] = partial(hub.serve, subscriber, after, wanted)
+        self._subscriber = subscriber
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Head, events, end."""
@@ -301,15 +278,14 @@ class _Stream(Response):
         async def until_gone() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            self._listener.ended = True
-            self._listener.wake()
+            self._subscriber.end()
 
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         gone = asyncio.create_task(until_gone())
         try:
             await self._serve(send)
         except RoutelakeError as error:  # the head is out: the client comes again
-            _log.info("a listener is ended", error=str(error))
+            _log.info("subscriber ended", error=str(error))
         finally:
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from api.http.problems import busy
 from lake.delta.query import Interrupt
 from lake.history.history import History
+from remoting.codec.bounds import largest_address
 from schemas.errors import UnavailableError
 
 _T = TypeVar("_T")
@@ -65,7 +66,7 @@ class HistoryPool:
         threads: Reads at a time.
         queue: Reads that may wait for a thread.
         deadline_s: How long a read may run, in seconds.
-        on_refused: Called with the address whenever a read is refused for want of room.
+        on_evicted: Called with the address whenever a read is refused for want of room.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class HistoryPool:
         threads: int,
         queue: int,
         deadline_s: float = DEADLINE_S,
-        on_refused: Callable[[str], None] = lambda _: None,
+        on_evicted: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Threads are started when they are needed."""
         self._history = history
@@ -88,7 +89,7 @@ class HistoryPool:
         self._waiting: OrderedDict[str, OrderedDict[str, deque[_Read]]] = OrderedDict()
         self._serial = count(1)
         self._served: OrderedDict[str, int] = OrderedDict()
-        self._on_refused = on_refused
+        self._on_evicted = on_evicted
 
     async def read(self, query: Callable[[History], _T], asker: Asker, gone: asyncio.Future[Any] | None = None) -> _T:
         """Run a query in a thread.
@@ -138,10 +139,8 @@ class HistoryPool:
         """Refuse a read of the address with most; that may be the one to come."""
         address = coming.address
         counts = {other: _count(kinds) for other, kinds in self._waiting.items()}
-        counts[address] = counts.get(address, 0) + 1
-        # The last of equals is the one that comes.
-        most = max(reversed(counts), key=lambda other: (counts[other], self._served.get(other, 0), other == address))
-        self._on_refused(most)
+        most = largest_address(counts, address, tie=lambda other: self._served.get(other, 0))
+        self._on_evicted(most)
         refusal = busy("too many questions about the past at once; try again")
         kinds = self._waiting.get(most, OrderedDict())
         kind = max(kinds, key=lambda each: len(kinds[each]), default=coming.kind)

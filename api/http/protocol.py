@@ -303,8 +303,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether a request is being answered."""
         return self._in_head and not self._is_answered()
 
-    def give_way(self, reason: str) -> None:
-        """Go now; others need the room. Whoever has begun a request is told to come again."""
+    def evict(self, reason: str) -> None:
+        """Close for the sake of others. A client that has begun a request is told to come again."""
         self._count_refusal(reason, f"idle for {time.monotonic() - self.active_s:.0f} s")
         if self._head_bytes and self._in_head and self._is_answered() and not self.transport.get_write_buffer_size():
             self._refuse(BUSY, 503, "too much at once from this address; try again")

@@ -66,7 +66,7 @@ class HttpSettings:
         max_held_bytes: Of heads, unread bodies, waiting requests and answers that are not fetched, all connections
             together; beyond it, whoever holds most for longest is cut off.
         max_long_polls: Long polls held at a time; beyond it, one of the address with most is answered early.
-        max_listeners: Of `GET /v1/events`; beyond it, one of the address with most is ended.
+        max_subscribers: Of `GET /v1/events`; beyond it, one of the address with most is evicted.
         history_threads: Delta reads running at a time.
         history_queue: Delta reads waiting for their turn; beyond it, SYSTEM_BUSY for whoever has most waiting.
         fold_stale_s: A fold that was not heard of for this long is not alive.
@@ -94,7 +94,7 @@ class HttpSettings:
     max_connections_per_address: int | None = None
     max_held_bytes: int = 64 * _MIB
     max_long_polls: int = 2_000
-    max_listeners: int = 2_000
+    max_subscribers: int = 2_000
     history_threads: int = 2
     history_queue: int = 32
     fold_stale_s: float = 30.0

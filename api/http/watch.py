@@ -4,19 +4,19 @@
 The gateway says when one of its views has moved (`WatchedView.follow`), and whoever waits for a topic that may have
 another route is woken; each then looks at it, in the cache of encoded answers.
 
-Where too many wait, one of the address that has most waiting is answered early; that may be the one that has just come.
+Where too many wait, one of the address that has most waiting is answered early: `remoting.codec.bounds.FairLimit`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
 from nameserver.view.snapshot import RouteView
+from remoting.codec.bounds import FairLimit
 
 _AT_ONCE: Final = 50
 """Each takes some 40 us."""
@@ -32,21 +32,35 @@ class Woken(Enum):
     """Too many wait."""
 
 
+class _Wait:
+    """A wait for another route of a topic."""
+
+    __slots__ = ("topic", "woken")
+
+    def __init__(self, topic: str, woken: asyncio.Future[Woken]) -> None:
+        self.topic = topic
+        self.woken = woken
+
+    def end(self, why: Woken) -> None:
+        if not self.woken.done():
+            self.woken.set_result(why)
+
+
+def _crowded(wait: _Wait) -> None:
+    wait.end(Woken.CROWDED)
+
+
 class ViewWatch:
     """Wakes waiters when the view has moved. Lives on the gateway's event loop.
 
     Args:
-        max_waiting: One more, and one has to go.
-        on_crowded: Told the address of whoever goes.
+        max_waiting: The most that wait at a time.
+        on_evicted: Gets the address of each that is answered early.
     """
 
-    def __init__(self, max_waiting: int, on_crowded: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, max_waiting: int, on_evicted: Callable[[str], None] = lambda _: None) -> None:
         """Nobody waits yet."""
-        self._max_waiting = max_waiting
-        self._on_crowded = on_crowded
-        self._waiting: dict[asyncio.Future[Woken], tuple[str, str]] = {}
-        """Address and topic of each."""
-        self._per_address: Counter[str] = Counter()
+        self._waiting: FairLimit[_Wait] = FairLimit(max_waiting, _crowded, on_evicted)
         self._closed = False
 
     @property
@@ -65,37 +79,14 @@ class ViewWatch:
         """
         if self._closed:
             return Woken.OVER
-        if len(self._waiting) >= self._max_waiting and not self._make_room(address):
+        wait = _Wait(topic, asyncio.get_running_loop().create_future())
+        if not self._waiting.admit(wait, address):
             return Woken.CROWDED
-        woken: asyncio.Future[Woken] = asyncio.get_running_loop().create_future()
-        self._waiting[woken] = address, topic
-        self._per_address[address] += 1
         try:
-            await asyncio.wait((woken, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            return woken.result() if woken.done() else Woken.OVER
+            await asyncio.wait((wait.woken, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            return wait.woken.result() if wait.woken.done() else Woken.OVER
         finally:
-            self._forget(woken)
-
-    def _make_room(self, address: str) -> bool:
-        """Wake one of the address with most; False if that is the one that comes."""
-        most, count = max(self._per_address.items(), key=lambda entry: entry[1], default=(address, 0))
-        if count <= self._per_address[address] + 1:
-            self._on_crowded(address)
-            return False
-        woken = next(woken for woken, (other, _) in self._waiting.items() if other == most)
-        self._forget(woken)
-        if not woken.done():
-            woken.set_result(Woken.CROWDED)
-        self._on_crowded(most)
-        return True
-
-    def _forget(self, woken: asyncio.Future[Woken]) -> None:
-        entry = self._waiting.pop(woken, None)
-        if entry is not None:
-            address, _ = entry
-            self._per_address[address] -= 1
-            if not self._per_address[address]:
-                del self._per_address[address]
+            self._waiting.discard(wait)
 
     def view_moved(self, before: RouteView, after: RouteView) -> None:
         """Wake those whose topic may have another route, `_AT_ONCE` before anybody else's request is looked at."""
@@ -107,26 +98,18 @@ class ViewWatch:
         )
         was, now = before.topics.get, after.topics.get
         self._wake_some(
-            iter(
-                [
-                    woken
-                    for woken, (_, topic) in self._waiting.items()
-                    if not is_rest_same or was(topic) is not now(topic)
-                ]
-            )
+            iter([each for each in self._waiting if not is_rest_same or was(each.topic) is not now(each.topic)])
         )
 
-    def _wake_some(self, rest: Iterator[asyncio.Future[Woken]]) -> None:
+    def _wake_some(self, rest: Iterator[_Wait]) -> None:
         some = list(islice(rest, _AT_ONCE))
-        for woken in some:
-            if not woken.done():
-                woken.set_result(Woken.CHANGED)
+        for wait in some:
+            wait.end(Woken.CHANGED)
         if len(some) == _AT_ONCE:
             asyncio.get_running_loop().call_soon(self._wake_some, rest)
 
     def close(self) -> None:
         """Wake everybody, now and from now on: the server stops."""
         self._closed = True
-        for woken in self._waiting:
-            if not woken.done():
-                woken.set_result(Woken.OVER)
+        for wait in self._waiting:
+            wait.end(Woken.OVER)

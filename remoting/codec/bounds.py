@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gives way when peers hold more than there is for all of them: whoever holds most, for longest. No I/O.
+"""Eviction: the choice of what ends when peers ask for more than there is for all of them. No I/O.
 
-Two things decide, so that neither many small holders nor a large one that is quick about it gain or lose by it:
-of all addresses the one with the most byte-seconds, and of its connections the one with the most. A broker that sends
-20 MB in half a second is far behind a peer that lets 1 MB lie for a minute, also at the same address (a NAT, a proxy).
+Every bound of a gateway that all peers share has the same rule: the address that has most loses.
+
+* Of memory, and of idle connections, an address has byte-seconds (`to_evict`). So neither many small holders nor a
+  large one that is quick about it gain or lose by it. A broker that sends 20 MB in half a second is far behind a peer
+  that lets 1 MB lie for a minute, also at the same address (a NAT, a proxy).
+* Long polls, subscribers and questions count alike, however long they last (`largest_address`, `FairLimit`). There, an
+  address that has most itself gets no more.
 """
 
 from __future__ import annotations
 
 import heapq
 import ipaddress
-from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -36,8 +40,8 @@ class Holding(NamedTuple, Generic[T]):
     since_s: float
 
 
-def to_give_way(holdings: Iterable[Holding[T]], excess_bytes: int, now_s: float) -> list[T]:
-    """The connections that have to go so that at least ``excess_bytes`` become free, if so much is held.
+def to_evict(holdings: Iterable[Holding[T]], excess_bytes: int, now_s: float) -> list[T]:
+    """The connections to evict so that at least ``excess_bytes`` become free, if so much is held.
 
     Args:
         holdings: All of them.
@@ -67,17 +71,17 @@ def to_give_way(holdings: Iterable[Holding[T]], excess_bytes: int, now_s: float)
 
 
 def is_far_over(held_bytes: int, limit_bytes: int) -> bool:
-    """Whether so much is held that somebody has to give way at once."""
+    """Decide if so much is held that a connection is evicted at once."""
     return held_bytes > limit_bytes * 3 // 2
 
 
 def over_limit(
     holdings: Iterable[Holding[T]], held_bytes: int, limit_bytes: int, now_s: float, after_s: float
 ) -> list[T]:
-    """The connections that have to go because more is held than the limit, until a quarter of it is free.
+    """The connections to evict because more is held than the limit, until a quarter of it is free.
 
     The first pieces of many frames may cross the limit in the same moment. So, up to half as much again, only those
-    give way that have held something for a while, and only if they hold enough: where those who hold most have just
+    are evicted that have held something for a while, and only if they hold enough: where those who hold most have just
     come, small frames that wait for their turn would go in vain.
 
     Args:
@@ -89,9 +93,90 @@ def over_limit(
     """
     excess_bytes = held_bytes - limit_bytes * 3 // 4
     if is_far_over(held_bytes, limit_bytes):
-        return to_give_way(holdings, excess_bytes, now_s)
+        return to_evict(holdings, excess_bytes, now_s)
     aged = [held for held in holdings if held.since_s <= now_s - after_s]
-    return to_give_way(aged, excess_bytes, now_s) if sum(held.size_bytes for held in aged) >= excess_bytes else []
+    return to_evict(aged, excess_bytes, now_s) if sum(held.size_bytes for held in aged) >= excess_bytes else []
+
+
+def largest_address(counts: dict[str, int], newcomer: str, tie: Callable[[str], int] = lambda _: 0) -> str:
+    """The address that has most, once it has what the newcomer asks for.
+
+    Args:
+        counts: What each address has.
+        newcomer: The address that asks for one more.
+        tie: Of addresses that have as many, the one with most of this loses; of equals the newcomer.
+    """
+    own = counts.get(newcomer, 0) + 1
+    most = max(own, max(counts.values(), default=0))
+    largest = [address for address, count in reversed(counts.items()) if count == most and address != newcomer]
+    return max([newcomer, *largest] if own == most else largest, key=tie)
+
+
+class FairLimit(Generic[T]):
+    """A bounded number of entries that count alike; `admit` evicts the oldest of the address that has most.
+
+    Attributes:
+        limit: The most entries.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        evict: Callable[[T], None] = lambda _: None,
+        on_evicted: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Start without entries.
+
+        Args:
+            limit: The most entries.
+            evict: Ends an entry, which is no longer counted.
+            on_evicted: Gets the address of each entry that is evicted or not admitted.
+        """
+        self.limit = limit
+        self._evict = evict
+        self._on_evicted = on_evicted
+        self._addresses: dict[T, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def __iter__(self) -> Iterator[T]:
+        """Go through the entries, the oldest first."""
+        return iter(self._addresses)
+
+    def __contains__(self, entry: T) -> bool:
+        return entry in self._addresses
+
+    def count(self, address: str) -> int:
+        """The number of entries of an address."""
+        return self._counts[address]
+
+    def admit(self, entry: T, address: str) -> bool:
+        """Add an entry if there is room, or room can be made; False where its own address has most."""
+        if len(self._addresses) >= self.limit:
+            most = largest_address(self._counts, address)
+            self._on_evicted(most)
+            if most == address:
+                return False
+            oldest = next(each for each, other in self._addresses.items() if other == most)
+            self.discard(oldest)
+            self._evict(oldest)
+        self.add(entry, address)
+        return True
+
+    def add(self, entry: T, address: str) -> None:
+        """Add an entry, whatever the limit."""
+        self._addresses[entry] = address
+        self._counts[address] += 1
+
+    def discard(self, entry: T) -> None:
+        """Take an entry out, if it is there."""
+        address = self._addresses.pop(entry, None)
+        if address is not None:
+            self._counts[address] -= 1
+            if not self._counts[address]:
+                del self._counts[address]
 
 
 def address_of(host: str) -> str:

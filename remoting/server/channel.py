@@ -21,7 +21,7 @@ sends HTTP, noise, or TLS where there  closed at the first length field; HTTP is
 is none (else: `remoting.server.tls_channel`)
 =====================================  =====================================================================
 
-Who is dropped for the sake of others is the one that holds most, for longest (`remoting.codec.bounds`).
+The connection that holds most, for longest, is evicted for the sake of others (`remoting.codec.bounds`).
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer, NettyRemotingAbstract, NettyServerConfig.
 """

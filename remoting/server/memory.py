@@ -2,8 +2,8 @@
 """What all connections of a server hold together, and which of them go when it is too much.
 
 Four sums: of frames that have begun, of requests that wait, of requests being handled, and of answers that nobody
-reads. The first three share one bound; `FairQueue` keeps large frames within it. Who goes is decided by
-`remoting.codec.bounds`.
+reads. The first three share one bound; `FairQueue` keeps large frames within it. `remoting.codec.bounds`
+chooses the connections to evict.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, Protocol, Self, TypeVar
 
-from remoting.codec.bounds import Holding, is_far_over, over_limit, to_give_way
+from remoting.codec.bounds import Holding, is_far_over, over_limit, to_evict
 from remoting.server.fair_queue import LARGE_BYTES, FairQueue
 from remoting.server.settings import RemotingSettings
 
 _LOOK_S: Final = 0.25
-"""Until the next look for somebody who gives way, where there was nobody."""
+"""Seconds until the next look for a connection to evict, where there was none."""
 
 
 class Holder(Protocol):
@@ -58,7 +58,7 @@ class ConnectionMemory(Generic[_C]):
         """Nothing is held yet.
 
         Args:
-            settings: `max_received_bytes`, `max_unread_bytes`, `give_way_after_s`.
+            settings: `max_received_bytes`, `max_unread_bytes`, `evict_after_s`.
             connections: The open ones, at any time.
             evict: Drops one at once; gets the reason (a metric's label) and a detail for a person.
         """
@@ -107,7 +107,7 @@ class ConnectionMemory(Generic[_C]):
         if now_s < self._next_look_s and not is_far_over(self.received_bytes, limit):
             return
         holdings = [held for held in (each.held for each in self._connections.values()) if held.size_bytes]
-        chosen = over_limit(holdings, self.received_bytes, limit, now_s, self._settings.give_way_after_s)
+        chosen = over_limit(holdings, self.received_bytes, limit, now_s, self._settings.evict_after_s)
         if not chosen:
             self._next_look_s = now_s + _LOOK_S
         for connection in chosen:
@@ -123,7 +123,7 @@ class ConnectionMemory(Generic[_C]):
         if self.unread_bytes > limit:
             holdings = [each.unread for each in self._unread]
             excess = sum(holding.size_bytes for holding in holdings) - limit * 3 // 4
-            for other in to_give_way(holdings, excess, time.monotonic()):
+            for other in to_evict(holdings, excess, time.monotonic()):
                 self._evict(other, "evicted-unread", f"{other.unread.size_bytes} bytes of {self.unread_bytes}")
 
     def reads_again(self, connection: _C) -> None:

@@ -32,7 +32,7 @@ from schemas.errors import RoutelakeError, SetupError
 log = logging.getLogger("routelake.remoting")
 
 _IDLEST: Final = 64
-"""Connections looked up at once that give way to newcomers."""
+"""Connections that are looked up at once, to be evicted for newcomers."""
 
 OF_ADDRESS: Final = "quota-connections"
 """Why a connection is refused or ended: there are too many of its address."""
@@ -156,9 +156,9 @@ class RemotingServer:
     # --- for connections: channel.Server ---
 
     def admit(self, connection: Connection) -> bool:
-        """Count a connection in. When there are too many, an idle one of the address that has most gives way.
+        """Count a connection in. When there are too many, an idle one of the address that has most is evicted.
 
-        Of one address there are no more than it may have: one that has said nothing yet gives way, or the newcomer.
+        An address that has as many as it may have loses one that has said nothing yet, or the newcomer.
         """
         if self.is_closing:
             return False
@@ -184,7 +184,7 @@ class RemotingServer:
         )
 
     def _accept_refused(self, error: OSError) -> None:
-        """The system has no file descriptor, or no memory, for a newcomer: somebody idle gives way."""
+        """The system has no file descriptor, or no memory, for a newcomer: evict an idle one."""
         self.refusals.note("accept-failed", "", f"{error.strerror}; {len(self.connections)} connections are open")
         self._make_room(None)
 

@@ -22,8 +22,8 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_received_bytes: int = 128 * 1024 * 1024
     """Of unfinished frames and of requests being handled, all connections together. From half of it on, large frames
     are read one after the other."""
-    give_way_after_s: float = 2.0
-    """How long a connection holds something before it gives way, while they are not far above that."""
+    evict_after_s: float = 2.0
+    """Seconds for which a connection may hold something before it is evicted, while they are not far above that."""
     write_high_bytes: int = 256 * 1024
     """Unsent answers of one connection above which it is not read."""
     max_unread_bytes: int = 64 * 1024 * 1024

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever holds most, for longest, gives way."""
+"""Eviction of what holds most, for longest."""
 
 from __future__ import annotations
 
-from remoting.codec.bounds import Holding, address_of, over_limit, to_give_way
+from remoting.codec.bounds import FairLimit, Holding, address_of, largest_address, over_limit, to_evict
 
 
 def chosen(*holdings: tuple[str, str, int, float], excess: int = 1) -> list[str]:
-    return to_give_way([Holding(*holding) for holding in holdings], excess, 100.0)
+    return to_evict([Holding(*holding) for holding in holdings], excess, 100.0)
 
 
 def test_who_holds_most() -> None:
@@ -41,6 +41,40 @@ def test_small_ones_that_wait_do_not_go_in_vain_while_the_large_ones_have_just_c
 def test_far_over_the_limit_the_newest_go_too() -> None:
     assert over(("one", "a", 900, 99.5), ("other", "a", 700, 99.9), ("waits", "a", 10, 90.0), held=1_610) == ["one"]
     assert over(("old", "a", 100, 90.0), ("one", "a", 800, 99.5), ("other", "a", 800, 99.9), held=1_700)[0] == "one"
+
+
+def limited(limit: int) -> tuple[FairLimit[str], list[str]]:
+    events: list[str] = []
+    return FairLimit(limit, lambda entry: events.append(f"{entry} ends"), events.append), events
+
+
+def test_one_too_many_evicts_the_oldest_of_the_address_that_has_most() -> None:
+    limit, events = limited(4)
+    assert all(limit.admit(entry, entry[0]) for entry in ("a1", "b1", "b2", "b3"))
+    assert limit.admit("c1", "c")
+    assert (list(limit), events) == (["a1", "b2", "b3", "c1"], ["b", "b1 ends"])
+    assert [limit.count(address) for address in "abcd"] == [1, 2, 1, 0]
+
+
+def test_an_address_that_has_most_itself_gets_no_more() -> None:
+    limit, events = limited(3)
+    assert all(limit.admit(entry, entry[0]) for entry in ("a1", "a2", "b1"))
+    assert not limit.admit("a3", "a")
+    assert not limit.admit("b2", "b"), "it would have as many"
+    assert (list(limit), events) == (["a1", "a2", "b1"], ["a", "b"])
+    limit.discard("a1")
+    limit.discard("a1")
+    assert limit.admit("b2", "b")
+    assert len(limit) == 3
+
+
+def test_of_addresses_that_have_as_many_the_tie_decides() -> None:
+    counts = {"a": 2, "b": 2, "c": 1}
+    assert largest_address(counts, "c") == "c"
+    assert largest_address(counts, "d") == "b"
+    assert largest_address(counts, "d", {"a": 7}.__contains__) == "a"
+    assert largest_address(counts, "a", {"b": 7}.__contains__) == "a"
+    assert largest_address({}, "a") == "a"
 
 
 def test_what_counts_as_one_address() -> None:

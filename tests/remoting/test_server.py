@@ -598,7 +598,7 @@ def test_of_unfinished_frames_the_one_that_holds_most_for_longest_goes_first() -
 
     async def main() -> None:
         handler = Handler()
-        async with serving(handler, RemotingSettings(max_received_bytes=1_000_000, give_way_after_s=0.0)) as server:
+        async with serving(handler, RemotingSettings(max_received_bytes=1_000_000, evict_after_s=0.0)) as server:
             whole = encode_frame(RemotingCommand(103, None, bytes(700_000)))
             async with connected(server) as hoarder, connected(server) as honest:
                 hoarder.writer.write(whole[:600_000])

@@ -142,7 +142,7 @@ def test_bodies_that_are_not_complete(serve: Any, sockets: contextlib.ExitStack)
     assert b"retry-after: 1" in answer
 
 
-def test_long_polls_of_one_address_give_way_and_say_when_to_come_again(
+def test_long_polls_of_one_address_are_evicted_and_say_when_to_come_again(
     serve: Any, sockets: contextlib.ExitStack
 ) -> None:
     server = serve(max_long_polls=8)
@@ -173,7 +173,7 @@ def test_askers_take_turns_and_whoever_has_most_waiting_is_sent_away() -> None:
     loop, gate, order = Loop(), threading.Event(), []
 
     async def scene() -> list[object]:
-        pool = HistoryPool(object(), threads=1, queue=4, on_refused=lambda asker: order.append(f"-{asker}"))  # type: ignore[arg-type]
+        pool = HistoryPool(object(), threads=1, queue=4, on_evicted=lambda asker: order.append(f"-{asker}"))  # type: ignore[arg-type]
 
         def ask(asker: str) -> asyncio.Task[Any]:
             def query(_: object) -> str:
@@ -237,7 +237,7 @@ def test_what_leaves_is_not_counted_any_more() -> None:
     class One:
         address, active_s, held_bytes, held_since_s, is_busy = "a", 0.0, 0, 0.0, False
 
-        def give_way(self, reason: str) -> None:
+        def evict(self, reason: str) -> None:
             gone.append((self, reason))
 
     gone: list[tuple[One, str]] = []

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.types import Send
 
 from api.http import events
 from api.http.history_pool import HistoryPool
@@ -80,7 +81,7 @@ class Listener:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRoutelake]:
-    live = LiveRoutelake(tmp_path_factory.mktemp("events"), http=HttpSettings(max_listeners=5))
+    live = LiveRoutelake(tmp_path_factory.mktemp("events"), http=HttpSettings(max_subscribers=5))
     register(live, "first")
     yield live
     live.close()
@@ -116,7 +117,7 @@ def test_an_event_for_each_epoch(live: LiveRoutelake) -> None:
         assert (found["topicCount"], found["brokers"], found["brokerCount"]) == (len(found["topics"]), ["broker-a"], 1)
         assert found["eventTime"].endswith("Z")
         assert one.until_topic("seen") == found
-    until(lambda: live.app.context.events.listeners == 0)
+    until(lambda: live.app.context.events.subscribers == 0)
 
 
 def test_an_epoch_of_times_of_heartbeats_alone_is_told_at_once(tmp_path: Path, monkeypatch: Any) -> None:
@@ -126,7 +127,7 @@ def test_an_epoch_of_times_of_heartbeats_alone_is_told_at_once(tmp_path: Path, m
     try:
         epoch = register(live, "beaten")
         with listening(live, last=epoch) as listener:
-            until(lambda: live.app.context.events.listeners > 0)
+            until(lambda: live.app.context.events.subscribers > 0)
             names = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911"}
             answer = httpx.post(f"{live.http_url}/v1/brokers/heartbeat", json=names, timeout=60)
             assert answer.status_code == 200
@@ -170,11 +171,11 @@ def test_a_quiet_listener_is_told_where_it_stands(live: LiveRoutelake, monkeypat
 
 def test_one_too_many(live: LiveRoutelake) -> None:
     with listening(live), listening(live), listening(live), listening(live), listening(live):
-        until(lambda: live.app.context.events.listeners == 5)
+        until(lambda: live.app.context.events.subscribers == 5)
         answer = httpx.get(f"{live.http_url}/v1/events", timeout=60)
         assert answer.status_code == 503
         assert "retry-after" in answer.headers
-    until(lambda: live.app.context.events.listeners == 0)
+    until(lambda: live.app.context.events.subscribers == 0)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +197,12 @@ def test_what_is_refused(live: LiveRoutelake, query: str, last: str | None) -> N
     assert answer.json()["type"] == "urn:routelake:problem:bad-parameter"
 
 
+async def serve(hub: events.EventHub, address: str, after: EpochMark | None, send: Send) -> None:
+    stream = hub.stream(address, after, events.EventFilter())
+    assert isinstance(stream, events._Stream)
+    await stream._serve(send)
+
+
 @pytest.mark.timeout(60)
 def test_a_lake_that_takes_anothers_place_keeps_nobody_busy() -> None:
     """Whoever comes with the newest epoch of the old one, before anybody has noticed, waits and is told."""
@@ -208,10 +215,10 @@ def test_a_lake_that_takes_anothers_place_keeps_nobody_busy() -> None:
             sent.append(message["body"])
 
         hub = events.EventHub(cast("HistoryPool", None), lambda: newest, 9)
-        listening = [asyncio.create_task(hub.serve(events._Listener("a"), None, events.EventFilter(), send))]
+        listening = [asyncio.create_task(serve(hub, "a", None, send))]
         await asyncio.sleep(0)
         newest = mark(3)
-        listening.append(asyncio.create_task(hub.serve(events._Listener("b"), mark(7), events.EventFilter(), send)))
+        listening.append(asyncio.create_task(serve(hub, "b", mark(7), send)))
         await asyncio.sleep(0)  # with the defect this one never comes to an end
         hub.view_moved()
         while sum(b"event: reset\nid: 3-00000003\n" in text for text in sent) < 2:
@@ -293,7 +300,7 @@ def test_whatever_reading_an_epoch_fails_by_it_is_read_again(
             sent += message["body"]
 
         hub = events.EventHub(cast("HistoryPool", Pool()), lambda: newest, 9)
-        listening = asyncio.create_task(hub.serve(events._Listener("a"), None, events.EventFilter(), send))
+        listening = asyncio.create_task(serve(hub, "a", None, send))
         await asyncio.sleep(0)
         newest = mark(8)
         hub.view_moved()
@@ -328,21 +335,21 @@ def test_an_id_of_another_lake_is_reset_though_this_one_has_an_epoch_of_that_num
             assert kind == ("epoch" if is_known else "reset")
             assert data["epoch"] == known.epoch + 1 if is_known else data["after"] == known.epoch
             assert EpochMark.parse(again.last).digest != "00000000"
-    until(lambda: live.app.context.events.listeners == 0)
+    until(lambda: live.app.context.events.subscribers == 0)
 
 
 def test_many_that_come_at_once_count_before_they_are_served() -> None:
     async def play() -> None:
         hub = events.EventHub(cast("HistoryPool", None), lambda: mark(7), 3)
         streams = [hub.stream("a", None, events.EventFilter()) for _ in range(3)]
-        assert hub.listeners == 3
+        assert hub.subscribers == 3
         with pytest.raises(Problem, match="too many"):
             hub.stream("a", None, events.EventFilter())
-        another = hub.stream("b", None, events.EventFilter())  # one of the address with most gives way
-        assert (hub.listeners, hub._per_address) == (3, {"a": 2, "b": 1})
+        another = hub.stream("b", None, events.EventFilter())  # one of the address with most is evicted
+        assert (hub.subscribers, hub._subscribers._counts) == (3, {"a": 2, "b": 1})
         del streams, another  # never served: the clients have gone
         gc.collect()
-        assert (hub.listeners, hub._per_address) == (0, {})
+        assert (hub.subscribers, hub._subscribers._counts) == (0, {})
         hub.close()
 
     asyncio.run(play())

@@ -46,7 +46,7 @@ class Crowd:
         self.gate = threading.Event()
         self.refused: list[str] = []
         self.order: list[tuple[str, str]] = []
-        self.pool = HistoryPool(cast("Any", None), threads=1, queue=queue, on_refused=self.refused.append)
+        self.pool = HistoryPool(cast("Any", None), threads=1, queue=queue, on_evicted=self.refused.append)
         self.first = asyncio.create_task(self.pool.read(lambda _: self.gate.wait(30), ("first", "")))
 
     async def ask(self, address: str, kind: str) -> asyncio.Task[Any]:
@@ -93,7 +93,7 @@ def test_addresses_take_turns_and_kinds_take_turns_within_an_address() -> None:
 def test_of_addresses_with_as_much_waiting_the_one_that_was_served_last_is_refused() -> None:
     async def scene() -> list[str]:
         refused: list[str] = []
-        pool = HistoryPool(cast("Any", None), threads=1, queue=3, on_refused=refused.append)
+        pool = HistoryPool(cast("Any", None), threads=1, queue=3, on_evicted=refused.append)
         for address in ("early", "late"):
             await pool.read(lambda _: None, (address, "route"))
         gate = threading.Event()

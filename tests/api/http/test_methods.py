@@ -55,7 +55,7 @@ def test_head_of_what_never_ends_ends(server: Server, quiet: HttpApi, version: b
         said = everything(connection)
     assert said.count(b"HTTP/1.1 200 OK") == (1 if version == b"1.0" else 2)
     assert b"retry:" not in said
-    until(lambda: quiet.app.context.events.listeners == 0)
+    until(lambda: quiet.app.context.events.subscribers == 0)
 
 
 def test_head_keeps_the_connection_and_a_fresh_copy(server: Server) -> None:

@@ -55,10 +55,10 @@ async def test_many_are_woken_some_at_a_time() -> None:
     waiting = [asyncio.create_task(watch.next_view("t1", 600, "a", gone)) for _ in range(3 * _AT_ONCE + 1)]
     await asyncio.sleep(0)
     watch.view_moved(view, apply(view, complete({"topicQueueTable": {("broker-a", "t1"): None}})))
-    turns = [sum(woken.done() for woken in watch._waiting)]
+    turns = [sum(each.woken.done() for each in watch._waiting)]
     while watch.waiting:
         await asyncio.sleep(0)
-        turns.append(sum(woken.done() for woken in watch._waiting))
+        turns.append(sum(each.woken.done() for each in watch._waiting))
     assert turns[0] == _AT_ONCE
     assert max(turns) < len(waiting)
     assert set(await asyncio.gather(*waiting)) == {Woken.CHANGED}
