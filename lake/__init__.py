@@ -7,7 +7,7 @@ history/            points in time, changes, timelines, reports
 commits.py          rows of routeCommitTable, and the tail that follows them
 checkpoint.py       which of Spark's checkpoints belongs to a lake
 store.py            objects of a lake at a URL
-publisher.py        publishes epochs to an object store, and fences other writers off
+publisher.py        publishes commits into a folder or an object store, and fences other writers of a store off
 local_replica.py    the local copy of such a lake, to which its one writer commits
 lease.py            the lease of that writer
 leased.py           lease, local copy and publisher together, as the fold uses them

@@ -16,15 +16,21 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-import pyarrow as pa
 import structlog
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lake.commits import last_commit, last_exact_commit
 from lake.delta.arrow_types import data_files
 from lake.delta.ddl import LAKE_FILE, check_format
-from lake.delta.log import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, decode_last_checkpoint, entry_name
+from lake.delta.log import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    DamagedTableError,
+    active,
+    checkpoint_name,
+    decode_last_checkpoint,
+    entry_name,
+)
 from lake.store import PART, Store, Tagged
 from schemas.errors import SetupError, one_line
 from schemas.intervals import INTERVAL_TABLES
@@ -222,15 +228,13 @@ class LocalReplica:
     def _files(self, name: str, version: int | None = None) -> dict[str, int]:
         """The files of a table at a version, with their sizes."""
         try:
-            found = DeltaTable(str(self.folder / name), version=version).get_add_actions()
-        except DeltaError as error:
+            found = active(str(self.folder / name), version).files
+        except (DamagedTableError, DeltaError) as error:
             raise SetupError(
                 f"the table {self.store.url}/{name} cannot be opened: {one_line(error)}. If it is damaged, restore the "
                 "lake from a backup."
             ) from error
-        actions = pa.table(found)
-        paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
-        return dict(zip(map(unquote, paths), sizes, strict=True))
+        return {unquote(file.path): file.size for file in found if file.size is not None}
 
     def _fetch_files(self, needed: dict[str, dict[str, int]]) -> None:
         missing = [

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lake in an object store, and the copy of it that its one writer commits to.
+"""Commits are published: from a staging folder into a lake's folder, and from the copy of a lake into its object store.
 
-The copy is an ordinary lake in a folder of the fold's machine: the newest version of each table and its log since the
-last checkpoint. Everything that writes a lake works on it as on any other. What was committed there is then published
-in waves, each side by side: data files, the entries of all tables, the entry of routeCommitTable. Only that last one
-makes the epoch exist, for readers of the store as for those of a folder. Afterwards comes what readers can do without:
-intervals, checkpoints, the fold's own reports.
+`publish` is the one way for both. What is published is there whole or not at all: data files come first, and an entry
+is put last, only where none stands (a hard link, or a PUT with a condition).
+
+**A lake in an object store** has a copy, which its one writer commits to. The copy is an ordinary lake in a folder of
+the fold's machine: the newest version of each table and its log since the last checkpoint. Everything that writes a
+lake works on it as on any other. What was committed there is then published in waves, each side by side: data files,
+the entries of all tables, the entry of routeCommitTable. Only that last one makes the epoch exist, for readers of the
+store as for those of a folder. Afterwards comes what readers can do without: intervals, checkpoints, the fold's own
+reports.
 
 **One writer.** An entry is put only where none stands. Whoever takes the lake over first puts an entry of its own, a
 *fence*, behind the newest one of every table; where that is refused the writer before was just in time, so its entry is
@@ -20,20 +24,32 @@ put-if-absent) and "Commit Provenance Information" (a commit that says nothing b
 
 from __future__ import annotations
 
-import json
+import filecmp
+import os
+import shutil
 import time
-import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Final, NamedTuple
+from itertools import count
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import unquote
 
 import structlog
 from deltalake import DeltaTable
 
 from lake.delta.ddl import LAKE_FILE
-from lake.delta.log import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, decode_entry, entry_name, read_last_checkpoint
+from lake.delta.log import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    Entry,
+    checkpoint_name,
+    commit_info,
+    decode_entry,
+    encode_entry,
+    entry_name,
+    read_last_checkpoint,
+)
 from lake.local_replica import LocalReplica
 from lake.store import Store, StoreError, Tagged, TakenError
 from schemas.errors import RoutelakeError, one_line
@@ -41,6 +57,9 @@ from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, FOLD_FAILURE_FILE, FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
 
 log = structlog.get_logger("routelake.fold")
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 FENCE: Final = "FENCE"
 """Operation of an entry that holds nothing: whoever wrote before must stop."""
@@ -59,21 +78,127 @@ def _is_entry(path: str) -> bool:
     return f"/{LOG_FOLDER}/" in path and path.endswith(".json")
 
 
-class _Entry(NamedTuple):
-    """A commit of the copy that the store does not have yet."""
+class Target(Protocol):
+    """A place for commits: a folder, or an object store. Paths are relative to it."""
+
+    def put(self, path: str, data: Path, /) -> object:
+        """Put a data file, whose name nobody else knows. Raises OSError."""
+
+    def put_new(self, path: str, data: Path, /) -> object:
+        """Put an entry where none stands, or the same does. Raises TakenError, OSError."""
+
+    def side_by_side(self, work: Callable[[T], R], items: Iterable[T], /) -> list[R]:
+        """Do work for each item; all have ended when the first error is raised."""
+
+
+class Folder:
+    """A folder as a target: files come there by hard links, so that no data is copied.
+
+    Args:
+        root: On the same file system as what is put there.
+        may_copy: Whether another user's file, which Linux may not let be linked, is copied.
+    """
+
+    def __init__(self, root: Path, *, may_copy: bool = False) -> None:
+        self._root = root
+        self._may_copy = may_copy
+
+    def put_new(self, path: str, data: Path) -> None:
+        """Put a file where none stands, or the same does. Raises TakenError, OSError."""
+        target = self._root / path
+        try:
+            try:
+                os.link(data, target)
+            except FileNotFoundError:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(data, target)
+        except FileExistsError as error:
+            if not filecmp.cmp(data, target, shallow=False):
+                raise TakenError(str(target)) from error
+        except PermissionError:
+            if not self._may_copy:
+                raise
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(data, target)
+
+    put = put_new
+
+    def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Do work for each item, one after the other."""
+        return [work(item) for item in items]
+
+
+class Commit(NamedTuple):
+    """A commit to be published.
+
+    Attributes:
+        table: Folder of its table, in the source as in the target; empty where they are the table's own.
+        version: Of the table.
+        entry: Decoded.
+    """
 
     table: str
     version: int
-    text: bytes
+    entry: Entry
+
+    @classmethod
+    def read(cls, source: Path, table: str, version: int) -> Self:
+        """Read one from a folder. Raises FileNotFoundError where there is none, OSError, UnreadableError."""
+        return cls(table, version, decode_entry((source / table / entry_name(version)).read_bytes()))
 
     @property
     def path(self) -> str:
-        return f"{self.table}/{entry_name(self.version)}"
+        """Place of its entry in source and target."""
+        return str(PurePosixPath(self.table, entry_name(self.version)))
 
     @property
     def files(self) -> list[str]:
-        entry = decode_entry(self.text)
-        return [f"{self.table}/{unquote(file.path)}" for file in (*entry.added, *entry.feed)]
+        """Places of the files that it brings."""
+        brought = (*self.entry.added, *self.entry.feed)
+        return [str(PurePosixPath(self.table, unquote(file.path))) for file in brought]
+
+
+def publish(
+    source: Path,
+    target: Target,
+    waves: Sequence[Sequence[Commit]],
+    *,
+    there: set[str] | None = None,
+    done: Callable[[Commit], None] = lambda commit: None,
+) -> None:
+    """Let a target have commits: all data files, then the entries, wave by wave.
+
+    In a wave each table's entries come in order, the tables side by side. Cut off anywhere, a repetition goes on.
+
+    Args:
+        source: Folder that has the commits.
+        target: Where they go.
+        waves: They, each table's in the order of versions.
+        there: Data files that the target has from an earlier try; those that are put are added.
+        done: Called after each entry, on the thread that has put it.
+
+    Raises:
+        TakenError: Another commit stands in the place of one; nothing is changed there.
+        OSError: Storage failed; calling again goes on.
+    """
+    known = set[str]() if there is None else there
+
+    def put_file(path: str) -> None:
+        target.put(path, source / path)
+        known.add(path)
+
+    def put_entries(commits: list[Commit]) -> None:
+        for commit in commits:
+            target.put_new(commit.path, source / commit.path)
+            done(commit)
+
+    files = (path for wave in waves for commit in wave for path in commit.files)
+    target.side_by_side(put_file, [path for path in files if path not in known])
+    for wave in waves:
+        by_table: dict[str, list[Commit]] = {}
+        for commit in wave:
+            by_table.setdefault(commit.table, []).append(commit)
+        target.side_by_side(put_entries, by_table.values())
 
 
 class Publisher:
@@ -139,21 +264,15 @@ class Publisher:
 
     def _fence(self, name: str, holder: str, term: int) -> None:
         while True:
-            said = {
-                "timestamp": time.time_ns() // 1_000_000,
-                "operation": FENCE,
-                "operationParameters": {"holder": holder, "term": str(term)},
-                "engineInfo": "routelake",
-                "txnId": str(uuid.uuid4()),
-            }
-            entry = _Entry(name, self.copy.versions[name] + 1, json.dumps({"commitInfo": said}).encode() + b"\n")
+            text = encode_entry([commit_info(FENCE, {"holder": holder, "term": str(term)})])
+            fence = Commit(name, self.copy.versions[name] + 1, decode_entry(text))
             try:
-                self.store.put_new(entry.path, entry.text)
+                self.store.put_new(fence.path, text)
             except TakenError:
                 self.copy.follow_log(name)
                 continue
-            (self.copy.folder / entry.path).write_bytes(entry.text)
-            self._have(entry)
+            (self.copy.folder / fence.path).write_bytes(text)
+            self._have(fence)
             return
 
     # --- from the copy into the store ---
@@ -168,7 +287,7 @@ class Publisher:
         commits = ROUTE_COMMIT_TABLE.name
         # Who reads routeCommitTable finds every version that it names.
         published = self._publish([name for name in _EPOCHS if name != commits], [commits])
-        if self.on_published is not None and any(entry.table == commits for entry in published):
+        if self.on_published is not None and any(commit.table == commits for commit in published):
             self.on_published(self.copy.versions[commits])
 
     def publish_rest(self) -> None:
@@ -223,22 +342,20 @@ class Publisher:
         except TakenError as error:
             raise self._fenced(error) from error
 
-    def _publish(self, *waves: Sequence[str]) -> list[_Entry]:
+    def _publish(self, *waves: Sequence[str]) -> list[Commit]:
         if self.lost is not None:
             raise FencedError(self.lost)
         if not self._is_held:
             raise RuntimeError(f"{self.store.url} was not taken by this fold: nothing is published")
-        pending = [[entry for name in wave for entry in self._pending(name)] for wave in waves]
+        pending = [[commit for name in wave for commit in self._pending(name)] for wave in waves]
         if not any(pending):
             return []
         try:
-            self._upload(path for wave in pending for entry in wave for path in entry.files)
-            for wave in pending:
-                self._put_entries(wave)
+            publish(self.copy.folder, self.store, pending, there=self._uploaded, done=self._have)
         except TakenError as error:
             raise self._fenced(error) from error
         self._uploaded.clear()
-        return [entry for wave in pending for entry in wave]
+        return [commit for wave in pending for commit in wave]
 
     def _fenced(self, error: TakenError) -> FencedError:
         self.lost = f"{error} was written by another fold, which has taken the lake over"
@@ -273,14 +390,14 @@ class Publisher:
         self.copy.known[path] = there
         return True
 
-    def _pending(self, name: str) -> Iterable[_Entry]:
+    def _pending(self, name: str) -> Iterator[Commit]:
         version = self.copy.versions.get(name, -1)
         if name in self._last and not self._has_last(name, version):
             self._begin_anew(name)
             version = -1
-        while (file := self.copy.folder / name / entry_name(version + 1)).exists():
-            version += 1
-            yield _Entry(name, version, file.read_bytes())
+        with suppress(FileNotFoundError):
+            for following in count(version + 1):
+                yield Commit.read(self.copy.folder, name, following)
 
     def _has_last(self, name: str, version: int) -> bool:
         """Whether the copy's table goes on from what both have."""
@@ -289,10 +406,10 @@ class Publisher:
         except FileNotFoundError:
             return False
 
-    def _have(self, entry: _Entry) -> None:
-        self.copy.versions[entry.table] = entry.version
-        if entry.table in _INTERVALS:
-            self._last[entry.table] = entry.text
+    def _have(self, commit: Commit) -> None:
+        self.copy.versions[commit.table] = commit.version
+        if commit.table in _INTERVALS:
+            self._last[commit.table] = (self.copy.folder / commit.path).read_bytes()
 
     def _begin_anew(self, name: str) -> None:
         """A table of intervals that could not be used was made anew in the copy: the store's goes.
@@ -324,26 +441,6 @@ class Publisher:
         self.copy.checkpoints.pop(name, None)
         self.copy.known.pop(f"{name}/{LAST_CHECKPOINT}", None)
 
-    def _upload(self, paths: Iterable[str]) -> None:
-        def put(path: str) -> None:
-            self.store.put(path, self.copy.folder / path)
-            self._uploaded.add(path)
-
-        self.store.side_by_side(put, [path for path in paths if path not in self._uploaded])
-
-    def _put_entries(self, entries: list[_Entry]) -> None:
-        """Each table's in order, the tables side by side."""
-        by_table: dict[str, list[_Entry]] = {}
-        for entry in entries:
-            by_table.setdefault(entry.table, []).append(entry)
-
-        def put(some: list[_Entry]) -> None:
-            for entry in some:
-                self.store.put_new(entry.path, entry.text)
-                self._have(entry)
-
-        self.store.side_by_side(put, by_table.values())
-
     def _publish_marker(self) -> None:
         with suppress(FileNotFoundError):
             self._replace(LAKE_FILE, (self.copy.folder / LAKE_FILE).read_bytes())
@@ -371,4 +468,4 @@ class Publisher:
                 self._replace(name, (self.copy.folder / name).read_bytes())
 
 
-__all__ = ["FENCE", "FencedError", "Publisher"]
+__all__ = ["FENCE", "Commit", "FencedError", "Folder", "Publisher", "publish"]

@@ -137,16 +137,18 @@ class Store:
         with self._errors("PUT", path):
             obstore.put(self._store, path, data)
 
-    def put_new(self, path: str, data: bytes) -> Tag:
+    def put_new(self, path: str, data: bytes | Path) -> Tag:
         """Put an object where none stands, or the same bytes do; returns its tag.
 
         Raises:
             TakenError: Others do.
             StoreError: Whether it was put is not known.
+            OSError: The file cannot be read.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        data = data.read_bytes() if isinstance(data, Path) else data
         for _ in range(_TRIES):
             try:
                 with self._errors("PUT", path):

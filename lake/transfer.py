@@ -86,9 +86,7 @@ def put(lake_dir: Path, store: Store) -> None:
         # Whoever else puts a lake there finds an entry of the same version taken.
         for name in (*_OTHERS, _COMMITS):
             entries = [file for file in logs if file.relative_to(lake_dir).parts[0] == name]
-            store.side_by_side(
-                lambda file: store.put_new(str(file.relative_to(lake_dir)), file.read_bytes()), sorted(entries)
-            )
+            store.side_by_side(lambda file: store.put_new(str(file.relative_to(lake_dir)), file), sorted(entries))
         store.put_new(LAKE_FILE, (lake_dir / LAKE_FILE).read_bytes())
     except TakenError as error:
         raise SetupError(f"{error} is of another lake. Name a prefix that is empty.") from error

@@ -43,7 +43,7 @@ class SteppingStore(Store):
         super().put(path, data)
         self._answer(path)
 
-    def put_new(self, path: str, data: bytes) -> Tag:
+    def put_new(self, path: str, data: bytes | Path) -> Tag:
         self._step(path)
         tag = super().put_new(path, data)
         self._answer(path)

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -145,6 +147,7 @@ class _Action(msgspec.Struct, rename="camel"):
     txn: _Transaction | None = None
 
 
+_json = msgspec.json.Encoder()
 _action_decoder = msgspec.json.Decoder(_Action)
 
 
@@ -195,6 +198,17 @@ class Entry(msgspec.Struct, frozen=True):
                 files.pop(action.remove.path, None)
             if action.add is not None:
                 files[action.add.path] = action.add
+
+
+def commit_info(operation: str, parameters: dict[str, str]) -> dict[str, Any]:
+    """The action that tells who made a commit, when, and by which operation."""
+    said = {"timestamp": time.time_ns() // 1_000_000, "operation": operation, "operationParameters": parameters}
+    return {"commitInfo": {**said, "engineInfo": "routelake", "txnId": str(uuid.uuid4())}}
+
+
+def encode_entry(actions: Iterable[dict[str, Any]]) -> bytes:
+    """Encode the lines of a commit."""
+    return b"".join(_json.encode(action) + b"\n" for action in actions)
 
 
 def decode_entry(text: bytes) -> Entry:

@@ -13,12 +13,10 @@ Remove File, Add CDC File.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,6 +24,7 @@ from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 from deltalake.transaction import AddAction
 
 from lake.delta.data_file import CHANGE_TYPE, INSERTED, NO_TWO_ALIKE, DataFile, Partition, write_data_file
+from lake.delta.log import commit_info, encode_entry
 from lake.write.staging import StagedTable
 from schemas.tables import Table
 
@@ -33,7 +32,6 @@ NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expi
 """Checkpoints and clean-up are maintenance's, between batches."""
 
 FEED_FOLDER: Final = "_change_data"
-_json = msgspec.json.Encoder()
 
 
 def append_files(
@@ -87,18 +85,13 @@ def change_partitions(
         if partition.added is not None:
             actions.append(_add(staged, partition.values, partition.added))
         actions.append(_feed(staged, table, partition))
-    now_ms = time.time_ns() // 1_000_000
-    said = {
-        "timestamp": now_ms,
-        "operation": "MERGE",
-        "operationParameters": {},
-        "engineInfo": "routelake",
-        "txnId": str(uuid.uuid4()),
-    }
+    info = commit_info("MERGE", {})
     # The transaction comes last, as in delta-rs's entries: one that has lost its end shows it
     # (`lake.delta.log`).
-    end = {"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now_ms}}
-    staged.commit(b"".join(_json.encode(line) + b"\n" for line in ({"commitInfo": said}, *actions, end)))
+    end = {
+        "txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": time.time_ns() // 1_000_000}
+    }
+    staged.commit(encode_entry([info, *actions, end]))
     staged.publish()
 
 

@@ -13,10 +13,10 @@ anew from the table at each start. Source: the Delta transaction protocol, "Delt
 
 from __future__ import annotations
 
-import filecmp
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -32,11 +32,12 @@ from lake.delta.log import (
     LOG_FOLDER,
     LastCheckpoint,
     checkpoint_name,
-    decode_entry,
     entry_name,
     read_last_checkpoint,
     write_last_checkpoint,
 )
+from lake.publisher import Commit, Folder, publish
+from lake.store import TakenError
 from runtime.disk import at_start
 from schemas.errors import UnavailableError, one_line
 
@@ -73,6 +74,8 @@ class StagedTable:
         """
         self.path = path
         self.staging = staging
+        self._table = Folder(path)
+        self._staged = Folder(staging, may_copy=True)  # where files are only read
         self._stage(table)
 
     def stage_anew(self) -> None:
@@ -99,9 +102,8 @@ class StagedTable:
             self.had_arrow_types = False
             for name in files:
                 self.had_arrow_types |= self._drop_arrow_types(path / name)
-                self._link(name, path, staging)
-            for name in entries:
-                self._link(name, path, staging)
+            for name in (*files, *entries):
+                self._staged.put(name, path / name)
             if self.checkpoint_actions:
                 self._stage_checkpoint(path / checkpoint_name(self.checkpointed), self.checkpointed)
             self.delta, self._begun_at = DeltaTable(str(staging)), self.checkpointed
@@ -121,9 +123,12 @@ class StagedTable:
             DeltaError, OSError: storage failed; calling again goes on.
         """
         while self.version < self.delta.version():
+            commit = Commit.read(self.staging, "", self.version + 1)
+            for file in commit.files:
+                drop_arrow_types(self.staging / file)
             try:
-                self._link_commit(self.staging, self.path)
-            except FileExistsError as error:
+                publish(self.staging, self._table, [[commit]], done=self._reached)
+            except TakenError as error:
                 raise UnavailableError(
                     f"{self.path / entry_name(self.version + 1)} was written by somebody else while routelake held the "
                     "lake. routelake begins anew from what is there."
@@ -148,13 +153,9 @@ class StagedTable:
         if old == new:
             return name
         if old.stat().st_uid == os.geteuid():  # a file of another user's could not be written to
-            try:
-                _hard_link(old, new)
+            with suppress(OSError):  # another file system, or one that has no links
+                self._staged.put(name, old)
                 return name
-            except FileExistsError:
-                raise
-            except OSError:
-                pass  # another file system, or one that has no links
         new.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(old, new)
         return name
@@ -183,7 +184,8 @@ class StagedTable:
         finally:
             # Also what it committed before it failed: vacuum does so before it deletes.
             while (self.path / entry_name(self.version + 1)).exists():
-                self._link_commit(self.path, self.staging)
+                commit = Commit.read(self.path, "", self.version + 1)
+                publish(self.path, self._staged, [[commit]], done=self._reached)
             self.delta.update_incremental()
 
     def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
@@ -224,22 +226,10 @@ class StagedTable:
         pq.write_table(actions, self.staging / checkpoint_name(version))
         write_last_checkpoint(self.staging, LastCheckpoint(version, actions.num_rows))
 
-    def _link_commit(self, source: Path, target: Path) -> None:
-        """Link the files of the next version, and last its entry in the log.
-
-        Raises:
-            FileExistsError: the target has another commit of that version.
-        """
-        name = entry_name(self.version + 1)
-        entry = decode_entry((source / name).read_bytes())
-        for file in (*entry.added, *entry.feed):
-            if target == self.path:
-                drop_arrow_types(source / unquote(file.path))
-            self._link(unquote(file.path), source, target)
-        self._link(name, source, target)
-        self.version += 1
-        # In staging nobody reads what a commit has removed, nor the change feed.
-        for file in (*entry.feed, *entry.removed):
+    def _reached(self, commit: Commit) -> None:
+        """Both have a commit. In staging nobody reads what it has removed, nor its change feed."""
+        self.version = commit.version
+        for file in (*commit.entry.feed, *commit.entry.removed):
             (self.staging / unquote(file.path)).unlink(missing_ok=True)
 
     @staticmethod
@@ -248,22 +238,6 @@ class StagedTable:
             return drop_arrow_types(file)
         except PermissionError:
             return False  # of the user who restored the lake: it stays readable as far as it was
-
-    def _link(self, name: str, source: Path, target: Path) -> None:
-        """Raises FileExistsError where another file stands in the place."""
-        old, new = source / name, target / name
-        try:
-            _hard_link(old, new)
-        except FileExistsError:
-            if not filecmp.cmp(old, new, shallow=False):
-                raise
-        except PermissionError:
-            # Linux links only files of one's own, and some may be of the user who restored the lake. Staging only reads
-            # them, so that a copy does as well.
-            if target != self.staging:
-                raise
-            new.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(old, new)
 
 
 def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedTable]:
@@ -274,12 +248,3 @@ def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedT
     """
     staging = lake_dir / STAGING_FOLDER
     return {name: StagedTable(table, lake_dir / name, staging / name) for name, table in tables.items()}
-
-
-def _hard_link(old: Path, new: Path) -> None:
-    """Link a file, in a folder that may have to be made first."""
-    try:
-        os.link(old, new)
-    except FileNotFoundError:
-        new.parent.mkdir(parents=True, exist_ok=True)
-        os.link(old, new)

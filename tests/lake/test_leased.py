@@ -110,4 +110,4 @@ def test_one_that_stood_still_while_it_took_the_lake_leaves_it_alone(memory: Mem
     epoch = others[0].fold()
     assert epoch is not None and epoch.epoch == 2
     fences = [data for path, data in objects(memory).items() if f'"{FENCE}"'.encode() in data]
-    assert all(b'"holder": "b"' in data for data in fences)
+    assert all(b'"holder":"b"' in data for data in fences)
