@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import shutil
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
+from dev.fault_injection.planted.sitecustomize import PLANTS
 from dev.support import events as make
 from dev.support import lakes
 from dev.support.fold import Fold
@@ -25,7 +28,7 @@ from lake.history.intervals import IntervalKeeper
 from lake.publisher import FENCE, FencedError, Publisher
 from lake.store import StoreError
 from lake.write.maintenance import SWEEP_INTERVAL_S, Maintenance
-from schemas.errors import SetupError
+from schemas.errors import SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, routing_key
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
@@ -202,6 +205,34 @@ def test_a_fold_that_was_stopped_within_a_commit_changes_nothing(tmp_path: Path)
     )
     for step in (1, commit):
         _stopped_at(tmp_path / str(step), step)
+
+
+@pytest.mark.parametrize("into", ["folder", "store"])
+def test_a_publisher_that_overwrites_a_commit_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, into: str
+) -> None:
+    name, plant = PLANTS["overwritten-commit"]
+    module = importlib.import_module(name)
+    for target in (module.Folder, module.Store):
+        monkeypatch.setattr(target, "put_new", target.put_new)
+    plant(module)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        if into == "store":
+            _stopped_at(tmp_path, 1)
+        else:
+            _writes_beside_another(tmp_path)
+
+
+def _writes_beside_another(folder: Path) -> None:
+    """Somebody else writes a version of a table that a fold has open."""
+    log = MemoryLog()
+    one = Fold(log, folder / "lake")
+    other = DeltaTable(str(folder / "lake" / "kvConfigTable"))
+    other.alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
+    event = make.put("n", "k")
+    log.append([(routing_key(event), _encode(event))])
+    with pytest.raises(UnavailableError, match="written by somebody else"):
+        one.fold()
 
 
 @pytest.mark.deep

@@ -403,6 +403,23 @@ def _unsynced_trim(module: Any) -> None:
     module.sync_lake = lambda *arguments: None
 
 
+def _overwritten_commit(module: Any) -> None:
+    """An entry is put whatever stands there: `tests/lake/test_publisher.py` finds it."""
+
+    def into_folder(self: Any, path: str, data: Any) -> None:
+        target = self._root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        os.link(data, target)
+
+    def into_store(self: Any, path: str, data: Any) -> Any:
+        self.put(path, data)
+        return self.get_tagged(path).tag
+
+    module.Folder.put_new = into_folder
+    module.Store.put_new = into_store
+
+
 def _smuggled_body(module: Any) -> None:
     """The body of a request that asks for an upgrade is no part of it: what comes in a later packet is the next request."""
     goes_on = module.GuardedProtocol._goes_on
@@ -525,6 +542,7 @@ PLANTS = {
     "early-trim": ("lake.write.maintenance", _early_trim),
     "small-fold": ("pipelines.main", _small_fold),
     "unsynced-trim": ("lake.write.maintenance", _unsynced_trim),
+    "overwritten-commit": ("lake.publisher", _overwritten_commit),
 }
 
 
