@@ -20,7 +20,8 @@ AuthFile = Annotated[
     option(
         "--auth",
         metavar="FILE",
-        help="Accounts, in the layout of RocketMQ's plain_acl.yml; read again when it changes. See docs/security.md.",
+        help="Accounts, in the layout of RocketMQ's plain_acl.yml; read again when it changes. "
+        "See docs/explanation/security.md.",
     ),
 ]
 Mode = Annotated[
@@ -118,7 +119,9 @@ class AuthOptions(NamedTuple):
         self._check_oidc()
         if self.file is None:
             if self.chosen is not AuthMode.OFF:
-                raise SetupError(f"--auth-mode {self.chosen} needs accounts: --auth FILE (docs/security.md).")
+                raise SetupError(
+                    f"--auth-mode {self.chosen} needs accounts: --auth FILE (docs/explanation/security.md)."
+                )
             return None
         from security.accounts_file import AccountsFile
 

@@ -111,7 +111,7 @@ def bench(
     serve: Annotated[str, typer.Option("--serve", help="More options of routelake, such as '--workers 2'.")] = "",
     results: Annotated[Path | None, typer.Option("--results", help="Folder of the results.")] = None,
 ) -> None:
-    """Measure routelake, side by side with Apache RocketMQ's NameServer; see docs/performance.md."""
+    """Measure routelake, side by side with Apache RocketMQ's NameServer; see reports/performance.md."""
     import shlex
 
     from dev.benchmarks.harness.run import run_benches

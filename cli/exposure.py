@@ -35,8 +35,8 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
         if is_beyond(listen):
             raise SetupError(
                 f"{option} {listen} can be reached from other machines, and whoever does can {what}: "
-                "give it accounts with --auth FILE (docs/security.md), or take clients with a certificate alone "
-                "(--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is trusted."
+                "give it accounts with --auth FILE (docs/explanation/security.md), or take clients with a certificate "
+                "alone (--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is trusted."
             )
 
 
@@ -54,7 +54,7 @@ def check_proxied(http: HttpSettings, *, asks: bool) -> None:
         raise SetupError(
             "ROUTELAKE_HTTP_TRUSTED_HOSTS means that a proxy stands before the gateway, and behind a proxy no write "
             "is local: give the gateway tokens with ROUTELAKE_HTTP_TOKENS, or accounts with --auth FILE "
-            "(docs/http-api.md#behind-a-proxy)."
+            "(docs/reference/http-api.md#behind-a-proxy)."
         )
 
 

@@ -42,7 +42,7 @@ def no_password(param: CallbackParam, value: str | None) -> str | None:
     if value and _USER_INFO.search(value):
         raise SetupError(
             f"{param.opts[0]}: the address holds a user or a password before its '@', and `ps` shows a command line to "
-            "everybody. Leave it out; docs/settings.md says where passwords are read from."
+            "everybody. Leave it out; docs/reference/settings.md says where passwords are read from."
         )
     return value
 
@@ -99,7 +99,7 @@ LogConfig = Annotated[
     option(
         "--event-log-config",
         metavar="FILE",
-        help="Kafka client properties: TLS, SASL and who we are; for a log in Kafka. See docs/settings.md.",
+        help="Kafka client properties: TLS, SASL and who we are; for a log in Kafka. See docs/reference/settings.md.",
     ),
 ]
 LakeUrl = Annotated[
@@ -137,7 +137,8 @@ SparkConfig = Annotated[
     option(
         "--spark-config",
         metavar="FILE",
-        help="With --master URL: Spark's properties for it, as spark-submit takes them. See docs/scale-out.md.",
+        help="With --master URL: Spark's properties for it, as spark-submit takes them. "
+        "See docs/how-to/operate/scale-out.md.",
     ),
 ]
 Http = Annotated[
@@ -277,7 +278,7 @@ Quota = Annotated[
         "--quota",
         metavar="NAME=VALUE",
         help="How much one peer may do: connections=500, brokers=off, new-names-per-min=600:10000 (rate:burst). "
-        "Again for another, or with commas. See docs/settings.md.",
+        "Again for another, or with commas. See docs/reference/settings.md.",
     ),
 ]
 

@@ -149,7 +149,7 @@ def exposure(http: Listen, remoting: Listen) -> str | None:
         return None
     who = "whoever reaches this machine can change routes through the NameServer's port, as with RocketMQ's own"
     if not remoting.is_everywhere:
-        who = "whoever reaches this machine can read routes (writes need a token, docs/http-api.md)"
+        who = "whoever reaches this machine can read routes (writes need a token, docs/reference/http-api.md)"
     return f"{' and '.join(what)}: every interface of this machine; {who}"
 
 
@@ -238,7 +238,8 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
     """
     if standby and not place.url:
         raise SetupError(
-            "--standby waits for another fold of a lake at a URL: name it with --lake (docs/scale-out.md)."
+            "--standby waits for another fold of a lake at a URL: name it with --lake "
+            "(docs/how-to/operate/scale-out.md)."
         )
     if place.url:
         from lake.store import open_store

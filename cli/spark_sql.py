@@ -25,8 +25,8 @@ def spark_sql(
 ) -> None:
     """Ask the tables in Spark SQL, by their names; at a terminal without a query, as often as you like.
 
-    It only reads, beside a running routelake or without one. JSON is an object a line. docs/tables.md has the columns.
-    Tables at a URL are fetched first, with all their past.
+    It only reads, beside a running routelake or without one. JSON is an object a line. docs/reference/tables.md has the
+    columns. Tables at a URL are fetched first, with all their past.
     """
     from pipelines.spark_sql import run_spark_sql
 

@@ -21,14 +21,14 @@ _CHECKS: Final = (
     ("ruff format", ["ruff", "format", "--check", "."]),
     ("mypy", ["mypy"]),
     ("import contracts", ["lint-imports"]),
-    ("docs/tables.md", ["python", "-m", "schemas.tables_page", "--check"]),
+    ("docs/reference/tables.md", ["python", "-m", "schemas.tables_page", "--check"]),
     ("links of Markdown files", ["python", "-m", "dev.docs", "--check"]),
     ("changes", ["python", "-m", "dev.changelog", "--check"]),
 )
 _FIXES: Final = (
     ("ruff check", ["ruff", "check", "--fix", "."]),
     ("ruff format", ["ruff", "format", "."]),
-    ("docs/tables.md", ["python", "-m", "schemas.tables_page"]),
+    ("docs/reference/tables.md", ["python", "-m", "schemas.tables_page"]),
     ("docs/adr/index.md", ["python", "-m", "dev.docs", "--fix"]),
 )
 

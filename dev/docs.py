@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SITE: Final = ROOT / "build" / "docs"
 _ENVIRONMENT: Final = ROOT / "build" / "docs-env"
 _LOCK: Final = ROOT / "requirements-docs.lock"
-_NOT_OURS: Final = frozenset({".venv", "build", "data", ".git", "node_modules"})
+_NOT_OURS: Final = frozenset({".venv", "build", "data", ".git"})
 
 _FENCE: Final = re.compile(r"^ *(```+|~~~+).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
@@ -148,7 +148,7 @@ def build_site(source: Path = ROOT / "docs", site: Path = SITE) -> int:
         site: folder of the HTML files.
     """
     python = _prepare_environment()
-    command = [str(python), "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "auto"]
+    command = [str(python), "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-j", "auto"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         [*command, "-d", str(site.with_name(f"{site.name}-doctrees")), str(source), str(site)],

@@ -69,12 +69,12 @@ def _complete(app: Sphinx, document: str, content: list[str]) -> None:
 
 
 def _pages_below(page: Path, text: str) -> list[str]:
-    """Links of an index page to pages in its folder and to index pages one folder below it."""
+    """Links of an index page to pages below its folder, and to the index page of a folder beside it."""
     targets = [match[3].partition("#")[0] for match in _LINK.finditer(text)]
     return [
         target
         for target in targets
-        if target.endswith(".md") and not target.startswith("..") and (page.parent / target).exists()
+        if target.endswith(".md") and (not target.startswith("..") or target == "../adr/index.md")
     ]
 
 

@@ -2,7 +2,7 @@
 """The event log is written by a process of its own (ADR 8).
 
 An append waits for a disk, and a thread that waits has to get the interpreter back afterwards: from one that answers
-route requests without a pause, which is slow for the append and, far more, for the answers (docs/performance.md). So
+route requests without a pause, which is slow for the append and, far more, for the answers (reports/performance.md). So
 the gateway's event loop sends what is to be written to a process, and has the offsets when it is durable::
 
     gateway                                       process

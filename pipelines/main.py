@@ -283,9 +283,8 @@ def _query(
             return f"{NO_EXECUTORS}: {gone}"
         if dropped := query.dropped_as_late():
             query.hold()
-            return (
-                f"{CLOCK_WENT_BACK}: {dropped} records were not folded (docs/operations.md, 'The stream stands still')"
-            )
+            where = "docs/how-to/operate/operations.md, 'The stream stands still'"
+            return f"{CLOCK_WENT_BACK}: {dropped} records were not folded ({where})"
     failed = query.query.exception()
     if not query.hold():
         return f"{STILL_COMMITS}: {failed}"

@@ -47,7 +47,7 @@ _OPTIONS = {
         f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     ),
     # Hadoop's own local file system starts a process, chmod, for every file it makes: fifty in a batch, which was more
-    # than half of a batch's time (docs/performance.md). Spark prefers FileContext, which this one does not serve.
+    # than half of a batch's time (reports/performance.md). Spark prefers FileContext, which this one does not serve.
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -62,7 +62,7 @@ _OPTIONS = {
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.adaptive.enabled": "false",
     # Expressions are interpreted: the one that drops late records has the watermark in its code, which is another in
-    # each batch, so each batch compiled it anew. A batch is a few hundred records at most; docs/performance.md.
+    # each batch, so each batch compiled it anew. A batch is a few hundred records at most; reports/performance.md.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.worker.reuse": "true",
     # The driver has two ports for executors elsewhere, which cannot be closed: who asks there needs a secret.

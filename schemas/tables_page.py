@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of docs/tables.md that comes from `schemas.tables`: every table and column.
+"""The part of docs/reference/tables.md that comes from `schemas.tables`: every table and column.
 
 Commands::
 
@@ -17,7 +17,7 @@ from typing import Final
 from schemas.intervals import INTERVAL_TABLES, INTERVALS
 from schemas.tables import ALL_TABLES, STATE_TABLES, Column, Table
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "tables.md"
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "tables.md"
 _BEGIN: Final = "<!-- from schemas/tables.py, by python -m schemas.tables_page -->\n"
 _END: Final = "<!-- end -->\n"
 
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
     if found == wanted:
         return 0
     if "--check" in arguments:
-        print("docs/tables.md is not up to date: python -m schemas.tables_page", file=sys.stderr)
+        print("docs/reference/tables.md is not up to date: python -m schemas.tables_page", file=sys.stderr)
         return 1
     PAGE.write_text(wanted, encoding="utf-8")
     return 0

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake admin`: mqadmin's commands about topics, brokers and NameServers, and `compare`. See docs/admin.md."""
+"""`routelake admin`: mqadmin's commands about topics, brokers and NameServers, and `compare`.
+
+See docs/how-to/integrate/mqadmin.md.
+"""

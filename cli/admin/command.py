@@ -29,7 +29,7 @@ from schemas.errors import RoutelakeError
 Work = Callable[..., Awaitable[Report]]
 
 _WHAT_BECAME_OF_IT: Final = (
-    "with routelake, GET /v1/topics/TOPIC/changes over HTTP says what became of it (docs/operations.md, "
+    "with routelake, GET /v1/topics/TOPIC/changes over HTTP says what became of it (docs/how-to/operate/operations.md, "
     "'A topic has no route')"
 )
 

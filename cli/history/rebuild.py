@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``routelake history rebuild``: the tables of intervals anew, from the changes; docs/tables.md, "Intervals"."""
+"""`routelake history rebuild`: writes the interval tables again; docs/reference/tables.md, "Intervals"."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake history report`: brokers that flap, topics that could not be written, and their like; docs/history.md."""
+"""`routelake history report`: brokers that flap, topics that could not be written; docs/how-to/analyze/history.md."""
 
 from __future__ import annotations
 

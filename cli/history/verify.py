@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``routelake history verify``: a proof that the tables are what happened; docs/tables.md, "A proof"."""
+"""``routelake history verify``: a proof that the tables are what happened; docs/reference/tables.md, "A proof"."""
 
 from __future__ import annotations
 

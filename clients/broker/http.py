@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registering over routelake's HTTP API (docs/http-api.md) instead of the remoting protocol.
+"""Registering over routelake's HTTP API (docs/reference/http-api.md) instead of the remoting protocol.
 
 It has no counterpart of QUERY_DATA_VERSION and REGISTER_TOPIC_IN_NAMESRV: a registration that says what is known
 already is a heartbeat there, so it is simply sent; one topic goes as a registration with that topic alone.

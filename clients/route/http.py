@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes over HTTP, from routelake (docs/http-api.md).
+"""Routes over HTTP, from routelake (docs/reference/http-api.md).
 
 With an ETag, what is known already is not sent again; with a long poll, the answer comes when the route is another one.
 """

@@ -2,8 +2,8 @@
 // one, which also serve without jsonnet.
 {
   _config+:: {
-    // Where docs/operations.md can be read; `%s` is the alert's name in lower case.
-    runbookURLPattern: 'docs/operations.md#%s',
+    // Where docs/how-to/operate/operations.md can be read; `%s` is the alert's name in lower case.
+    runbookURLPattern: 'docs/how-to/operate/operations.md#%s',
   },
 
   grafanaDashboards+:: {

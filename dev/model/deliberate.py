@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model with routelake's deliberate differences, and nothing else changed.
 
-Each is a numbered row of docs/known-differences.md. A history compared with this model agrees in everything else.
+Each is a numbered row of docs/reference/compatibility.md. A history compared with this model agrees in everything else.
 
 * 2: strategies give every brokerName addresses of its own (``shared_addresses=False``).
 * 3: `tick` drops an expired live row whose address was superseded; RocketMQ keeps it.

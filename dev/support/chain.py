@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain of a lake, computed row by row from what docs/tables.md says, and by nothing of the product."""
+"""The chain of a lake, computed row by row from what docs/reference/tables.md says, and by nothing of the product."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The twelve questions of docs/history.md, and the SQL that answers each: with macros, and as Spark takes it."""
+"""The twelve questions of docs/how-to/analyze/history.md, and the SQL that answers each: with macros, and as Spark takes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-TEXT: Final = (Path(__file__).parents[2] / "docs" / "history.md").read_text(encoding="utf-8")
+TEXT: Final = (Path(__file__).parents[2] / "docs" / "how-to" / "analyze" / "history.md").read_text(encoding="utf-8")
 QUERIES: Final = {
     title: re.findall(r"```sql\n(.*?)```", rest, re.DOTALL)
     for title, _, rest in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of docs/tables.md, a lake to ask them of, and their answers."""
+"""The questions of docs/reference/tables.md, a lake to ask them of, and their answers."""
 
 from __future__ import annotations
 

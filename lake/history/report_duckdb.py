@@ -51,7 +51,7 @@ SELECT epoch, chain = sha256(
          || field(epoch_us(preserveTime)) || coalesce(digests, '')) AS holds
   FROM routeCommitTable LEFT JOIN epochs USING (epoch)
  WHERE chain IS NOT NULL"""
-"""Word for word what docs/tables.md has ("The chain"): any tool can check it, and this one does."""
+"""Word for word what docs/reference/tables.md has ("The chain"): any tool can check it, and this one does."""
 
 _SPARK_MACROS: Final = (
     "get_json_object(json, path) AS json_extract_string(json, path)",

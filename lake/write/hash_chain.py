@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chain of epochs: each row of routeCommitTable has a digest of itself, its epoch's changes, and the row before.
 
-What is hashed, in words, is in docs/tables.md, "The chain". A *field* is the length of a value's text in bytes, a colon
-and the text, or ``-:`` for null, so that no two rows give the same fields. A *block* is the rows of one epoch that have
-the columns of `HEAD` in common: what one cause did to one table of one broker group. Its digest is over those columns,
-once, and then the others (`REST`) of each row in the order of seq. Blocks have no order among themselves, because a
-table has none once its files are put together anew; their digests are sorted. A block stays together on its way to the
-writer, which therefore never holds more than a part.
+What is hashed, in words, is in docs/reference/tables.md, "The chain". A *field* is the length of a value's text in
+bytes, a colon and the text, or ``-:`` for null, so that no two rows give the same fields. A *block* is the rows of one
+epoch that have the columns of `HEAD` in common: what one cause did to one table of one broker group. Its digest is over
+those columns, once, and then the others (`REST`) of each row in the order of seq. Blocks have no order, because a table
+has none once its files are rewritten; their digests are sorted. A block stays together on its way to the writer, which
+therefore never holds more than a part.
 """
 
 from __future__ import annotations

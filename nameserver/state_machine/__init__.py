@@ -2,7 +2,7 @@
 """The state machine: `step` and `apply` turn an event into the next state of the route tables.
 
 Pure functions of (state, event): no clock, no I/O, no logging, no Spark. Rules are those of RouteInfoManager and
-KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, docs/known-differences.md says why.
+KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, docs/reference/compatibility.md says why.
 
     state.py        what is remembered per broker group, and for KV configuration
     registration.py REGISTER_BROKER

@@ -7,8 +7,8 @@ expiry, so what is written does not depend on which of the two came first.
 
 While a PRESERVE is in force nobody expires, and a lost connection removes nobody (`step`, ADR 14).
 
-Deliberate differences from RocketMQ (docs/known-differences.md): liveness is per group and address; a stale live row
-whose address was superseded expires too; a broker is unregistered by a lost connection only when no other gateway
+Deliberate differences from RocketMQ (docs/reference/compatibility.md): liveness is per group and address; a stale live
+row whose address was superseded expires too; a broker is unregistered by a lost connection only when no other gateway
 still hears it.
 """
 

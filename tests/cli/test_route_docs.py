@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/route-client.md shows what happens: its commands and its code are run."""
+"""docs/how-to/integrate/route-client.md shows what happens: its commands and its code are run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dev.peers.routelake import ROOT
 from dev.support.command import process
 from dev.support.live import LiveRoutelake, register, run
 
-PAGE = (Path(ROOT) / "docs" / "route-client.md").read_text()
+PAGE = (Path(ROOT) / "docs" / "how-to" / "integrate" / "route-client.md").read_text()
 COMMANDS = re.findall(r"^\$ ./routelake route (.+)\n((?:(?!\$ |```).*\n)+)", PAGE, re.MULTILINE)
 EXAMPLES = re.findall(r"```python\n(.+?)```\n```text\n(.+?)```", PAGE, re.DOTALL)
 

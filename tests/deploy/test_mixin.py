@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts, rules and dashboard ask for metrics that are there, and every alert has its entry in docs/operations.md."""
+"""Alerts, rules and dashboard ask for metrics that are there, and every alert has its entry in docs/how-to/operate/operations.md."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_every_label_that_is_chosen_by_is_there(samples: dict[str, set[str]]) ->
 
 
 def test_every_alert_has_its_entry() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "operate" / "operations.md").read_text(encoding="utf-8")
     section = re.search(r"^## Alerts$(.*?)^## ", page, re.DOTALL | re.MULTILINE)
     assert section is not None
     entries = re.findall(r"^### (\w+)$\n\n(?=\S)", section[1], re.MULTILINE)
     assert entries == [rule["alert"] for rule in ALERTS]
     for rule in ALERTS:
-        assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/how-to/operate/operations.md#{rule['alert'].lower()}"
 
 
 def test_alerts_say_what_is_wrong_and_how_badly() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reliability.md: every test that it names is there, and no fault, bad input or finding is left out."""
+"""docs/explanation/guarantees.md: every test that it names is there, and no fault, bad input or finding is left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from dev.peers.routelake import ROOT
 
-PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "guarantees.md").read_text(encoding="utf-8")
 
 
 @cache

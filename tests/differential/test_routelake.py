@@ -5,7 +5,7 @@ The model agrees with Apache RocketMQ's own NameServer 5.5.0 (test_model_against
 judges routelake: gateway, event log, the real fold and the real Delta writer. Only Spark is left out here, for speed
 (`FoldThread`); tests/e2e drives the whole.
 
-Left out are what routelake answers differently on purpose (docs/known-differences.md): 322 without a brokerName,
+Left out are what routelake answers differently on purpose (docs/reference/compatibility.md): 322 without a brokerName,
 addresses shared by several broker names, and UPDATE/GET_NAMESRV_CONFIG.
 """
 
@@ -37,7 +37,7 @@ AT_ONCE = 16
 
 
 class ModelWithConnections(DeliberateModel):
-    """A lost connection unregisters as routelake has it (docs/known-differences.md)."""
+    """A lost connection unregisters as routelake has it (docs/reference/compatibility.md)."""
 
     def close_channel(self, channel: Hashable, now_ms: int) -> None:
         self.lose_connection(channel)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/operations.md, "Back-up and restore": its commands as they stand, and what shows whether a backup came back."""
+"""docs/how-to/operate/operations.md, "Back-up and restore": its commands as they stand, and what shows whether a backup came back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
 
-OPERATIONS = ROOT / "docs" / "operations.md"
+OPERATIONS = ROOT / "docs" / "how-to" / "operate" / "operations.md"
 
 
 def blocks(data_dir: Path, backup: Path) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The story of the articles (docs/story.md) from one end to the other, with nothing of it in Java.
+"""The story of the articles (docs/tutorial/topic-lifecycle.md) from one end to the other, with nothing of it in Java.
 
 updateTopic by cluster -> the broker's memory, version and file -> incremental registration -> NameServer -> the route a
 producer gets -> deleteTopic -> the route is gone -> what happened, and what the route was, read back afterwards.

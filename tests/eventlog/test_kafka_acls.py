@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/scale-out.md that make routelake's user in Kafka, as they stand there: enough, and no more."""
+"""The commands of docs/how-to/operate/scale-out.md that make routelake's user in Kafka, as they stand there: enough, and no more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ASKS = {
 
 def commands() -> list[list[str]]:
     """What the page has a person type."""
-    text = (ROOT / "docs" / "scale-out.md").read_text().replace("\\\n", " ")
+    text = (ROOT / "docs" / "how-to" / "operate" / "scale-out.md").read_text().replace("\\\n", " ")
     found = [shlex.split(line) for line in re.findall(r"^kafka-\w+\.sh .*$", text, re.MULTILINE)]
     assert [line[0] for line in found] == list(CLASSES)
     return found

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What RouteInfoManagerNewTest asserts of RouteInfoManager, asserted of routelake over the wire.
 
-Each test is named after the Java test whose assertions it makes (docs/rocketmq-tests.md).
+Each test is named after the Java test whose assertions it makes (reports/rocketmq-tests.md).
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def test_a_silent_connection_unregisters(tmp_path: Path) -> None:
 
 
 def test_a_lost_connection_takes_every_broker_that_registered_over_it(ns: NameServer) -> None:
-    """RocketMQ unregisters the first one it finds and leaves the others to expire (docs/known-differences.md)."""
+    """RocketMQ unregisters the first one it finds and leaves the others to expire (docs/reference/compatibility.md)."""
     connection = ns.connect()
     other = MASTER.but(name="b2", addr="127.0.0.1:50911")
     ns.register(MASTER, T, over=connection)

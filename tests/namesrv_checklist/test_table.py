@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/rocketmq-tests.md and docs/known-differences.md name tests that exist, and the former every Java test."""
+"""reports/rocketmq-tests.md and docs/reference/compatibility.md name tests that exist, and the former every Java test."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from dev.peers.routelake import ROOT
 
-CHECKLIST = ROOT / "docs" / "rocketmq-tests.md"
-DIFFERENCES = ROOT / "docs" / "known-differences.md"
+CHECKLIST = ROOT / "reports" / "rocketmq-tests.md"
+DIFFERENCES = ROOT / "docs" / "reference" / "compatibility.md"
 
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tables.md says what is declared, and its queries run as they stand: in DuckDB here, and in tests/pipelines/spark."""
+"""docs/reference/tables.md says what is declared, and its queries run as they stand: in DuckDB here, and in tests/pipelines/spark."""
 
 from __future__ import annotations
 

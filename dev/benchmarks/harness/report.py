@@ -29,7 +29,7 @@ BENCHES: Final = (
     "growth",
     "request-cost",
 )
-"""In the order of docs/performance.md."""
+"""In the order of reports/performance.md."""
 
 BENCH_ORDER: Final = {name: position for position, name in enumerate(BENCHES)}
 

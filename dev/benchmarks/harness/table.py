@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of figures in docs/performance.md, from dev/benchmarks/results/latest.json.
+"""The table of figures in reports/performance.md, from dev/benchmarks/results/latest.json.
 
 python -m dev.benchmarks.harness.table
 """
@@ -15,7 +15,7 @@ from dev.benchmarks.harness.report import Figure, number
 from dev.benchmarks.harness.results import Run
 from dev.benchmarks.harness.run import RESULTS, ROOT
 
-PAGE: Final = ROOT / "docs" / "performance.md"
+PAGE: Final = ROOT / "reports" / "performance.md"
 BEGIN: Final = "<!-- figures: written by python -m dev.benchmarks.harness.table -->"
 END: Final = "<!-- end of figures -->"
 

@@ -95,4 +95,4 @@ def objection(key: str) -> str:
     for family, text in _FAMILIES.items():
         if key.startswith(family):
             return text
-    return "means nothing here: leave it out (docs/settings.md lists what is read)"
+    return "means nothing here: leave it out (docs/reference/settings.md lists what is read)"

@@ -19,7 +19,7 @@ from eventlog.base import now_ms
 pytestmark = pytest.mark.deep
 
 PICTURES = os.environ.get("ROUTELAKE_TEST_PICTURES")
-"""A folder; with it pictures of every page are made there, of which docs/console.md shows some."""
+"""A folder; with it pictures of every page are made there, of which docs/how-to/integrate/console.md shows some."""
 IN_AN_EPOCH: Final = 20
 PLACES: Final = {
     "dashboard": ("dashboard", "broker-"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every example of docs/http-api.md is run, in order, and answers what the page says."""
+"""Every example of docs/reference/http-api.md is run, in order, and answers what the page says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from api.http.problems import KINDS
 from dev.support.http_api import HttpApi
 from dev.support.loops import until
 
-PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "http-api.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```http\n(.*?)```\n```http\n(.*?)```", PAGE, re.DOTALL)
 
 VOLATILE = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxies of docs/http-api.md stand before a gateway as they are written there."""
+"""The proxies of docs/reference/http-api.md stand before a gateway as they are written there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dev.support.local import LocalGateway, LocalLake
 from dev.support.loops import until
 from dev.support.proxies import haproxy, nginx
 
-PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "http-api.md").read_text(encoding="utf-8")
 TOKEN = "0123456789abcdef"
 WIPE = "v1/brokers/broker-a/wipe-write-perm"
 

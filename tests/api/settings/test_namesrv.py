@@ -271,7 +271,7 @@ def test_the_command_line_and_the_variable_win_over_the_file(
 
 
 def test_every_key_that_takes_effect_is_in_the_docs() -> None:
-    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
     rows = {
         key
         for line in text.splitlines()

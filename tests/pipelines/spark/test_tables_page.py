@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of docs/tables.md, in Spark: the same words as in DuckDB, and the same answers."""
+"""The questions of docs/reference/tables.md, in Spark: the same words as in DuckDB, and the same answers."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_a_cut_and_the_next_one(tmp_path: Path) -> None:
 
 def test_the_chain_is_checked_as_the_page_says() -> None:
     """Columns that count are named in both: one of them was once forgotten in one of the two."""
-    page = (Path(__file__).parents[4] / "docs" / "tables.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "tables.md").read_text(encoding="utf-8")
     assert f"{CHAIN}\n ORDER BY epoch\n```" in page
     (field,) = [macro for macro in SCALAR_MACROS if macro.startswith("field(")]
     assert f"MACRO {field};".lower() in page.lower()

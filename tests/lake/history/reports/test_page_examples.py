@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/history.md in Polars and pandas, word for word, as a person runs them beside ./data."""
+"""The examples of docs/how-to/analyze/history.md in Polars and pandas, word for word, as a person runs them beside ./data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from dev.support import tables_page
 from lake.history.intervals import rebuild
 
-PAGE = (Path(__file__).parents[4] / "docs" / "history.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "analyze" / "history.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## In Polars and pandas")[2].partition("\n## ")[0]
 POLARS, PANDAS = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The twelve questions of docs/history.md over two hours of 30 brokers: each answered as a plain scan of the events does."""
+"""The twelve questions of docs/how-to/analyze/history.md over two hours of 30 brokers: each answered as a plain scan of the events does."""
 
 from __future__ import annotations
 
