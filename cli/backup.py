@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.data_options import DataOptions, with_data, with_data_but_lake
+from cli.data_options import DataOptions, LogOptions
 from cli.lake import lake_folder
+from cli.options import with_options
 from runtime.machine import mask_files
 
 if TYPE_CHECKING:
     from ops.backup.manifest import Manifest
 
 
-@with_data
+@with_options
 def backup(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the backup; must not exist yet.")],
     *,
@@ -35,11 +36,11 @@ def backup(
     print(f"  digest: {digest} (`./routelake restore {target} --expect {digest}` takes no other)")
 
 
-@with_data_but_lake
+@with_options
 def restore(
     source: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a backup; it stays as it is.")],
     *,
-    data: DataOptions,
+    data: LogOptions,
     keep_log: Annotated[
         bool, typer.Option("--keep-log", help="Restore the tables alone; the log that is there goes on from them.")
     ] = False,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cli.client_tls import with_tls
+from cli.client_tls import ClientTlsOptions
 from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, secret
-from cli.options import NamesrvOrHttp, namesrv_source
+from cli.options import NamesrvOrHttp, namesrv_source, with_options
 from cli.preflight import check_folder, check_free, listen_address
 from clients.addresses import namesrv_addresses
 from runtime.logs import configure
@@ -19,7 +19,6 @@ from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from clients.credentials import Credentials
-    from clients.tls import ClientTls
 
 _BROKER_PORT = 10911
 
@@ -73,7 +72,7 @@ def inner_credentials(text: str) -> Credentials:
         ) from None
 
 
-@with_tls
+@with_options
 def broker(
     namesrv: NamesrvOrHttp = "",
     config_file: Annotated[
@@ -97,7 +96,8 @@ def broker(
     http_token: HttpToken = "",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
-    tls: ClientTls | None = None,
+    *,
+    tls: ClientTlsOptions,
 ) -> None:
     """Run a broker agent: topics, registration, answers to mqadmin; it keeps no messages."""
     from cli.run_broker import run_broker
@@ -126,11 +126,18 @@ def broker(
     source = namesrv_source(namesrv, "--namesrv") if written else f"namesrvAddr of {config_file}"
     namesrvs = namesrv_addresses(config.namesrv_addr, source, http=True)
     raise typer.Exit(
-        run_broker(config, namesrvs, ignored=ignored, http_token=secret("--http-token", http_token), keys=keys, tls=tls)
+        run_broker(
+            config,
+            namesrvs,
+            ignored=ignored,
+            http_token=secret("--http-token", http_token),
+            keys=keys,
+            tls=tls.client(),
+        )
     )
 
 
-@with_tls
+@with_options
 def fleet(
     namesrv: NamesrvOrHttp = "",
     brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many brokers.")] = 300,
@@ -157,7 +164,8 @@ def fleet(
     http_token: HttpToken = "",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
-    tls: ClientTls | None = None,
+    *,
+    tls: ClientTlsOptions,
 ) -> None:
     """Run many brokers in one process, for rehearsals and benchmarks."""
     from cli.run_fleet import run_fleet
@@ -179,7 +187,7 @@ def fleet(
         seed=seed,
         http_token=secret("--http-token", http_token),
         credentials=credentials(access_key, secret_key),
-        tls=tls,
+        tls=tls.client(),
     )
     raise typer.Exit(run_fleet(settings))
 

@@ -3,82 +3,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 from cli.credentials import resolve
-from cli.groups import Options, with_options
+from cli.options import Options, option
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from clients.tls import ClientTls
 
-Tls = Annotated[
-    bool,
-    typer.Option(
-        "--tls", envvar="ROUTELAKE_CLIENT_TLS", help="Encrypt every connection; each option below implies it."
-    ),
-]
-Ca = Annotated[
-    str,
-    typer.Option(
-        "--tls-ca",
-        envvar="ROUTELAKE_CLIENT_TLS_CA",
-        metavar="FILE",
-        help="PEM: who signs servers' certificates. Default: the system's.",
-    ),
-]
-Cert = Annotated[
-    str,
-    typer.Option(
-        "--tls-cert", envvar="ROUTELAKE_CLIENT_TLS_CERT", metavar="FILE", help="PEM: the certificate to show."
-    ),
-]
-Key = Annotated[str, typer.Option("--tls-key", envvar="ROUTELAKE_CLIENT_TLS_KEY", metavar="FILE", help="PEM: its key.")]
-KeyPassword = Annotated[
-    str,
-    typer.Option(
-        "--tls-key-password",
-        envvar="ROUTELAKE_CLIENT_TLS_KEY_PASSWORD",
-        metavar="REFERENCE",
-        help="Where the key's password is: file:PATH or env:NAME.",
-    ),
-]
-AnyServer = Annotated[
-    bool,
-    typer.Option(
-        "--tls-insecure",
-        envvar="ROUTELAKE_CLIENT_TLS_INSECURE",
-        help="Take any certificate, whoever signed it and for whichever host.",
-    ),
-]
 
-OPTIONS: Final[Options] = (
-    ("tls", Tls, False),
-    ("tls_ca", Ca, ""),
-    ("tls_cert", Cert, ""),
-    ("tls_key", Key, ""),
-    ("tls_key_password", KeyPassword, ""),
-    ("tls_insecure", AnyServer, False),
-)
+@dataclass(frozen=True, kw_only=True)
+class ClientTlsOptions(Options):
+    """The options of TLS towards NameServers and brokers."""
 
+    tls: Annotated[
+        bool, option(envvar="ROUTELAKE_CLIENT_TLS", help="Encrypt every connection; each option below implies it.")
+    ] = False
+    tls_ca: Annotated[
+        str,
+        option(
+            envvar="ROUTELAKE_CLIENT_TLS_CA",
+            metavar="FILE",
+            help="PEM file of the authorities of servers. Default: the system's.",
+        ),
+    ] = ""
+    tls_cert: Annotated[
+        str, option(envvar="ROUTELAKE_CLIENT_TLS_CERT", metavar="FILE", help="PEM file of the certificate to show.")
+    ] = ""
+    tls_key: Annotated[str, option(envvar="ROUTELAKE_CLIENT_TLS_KEY", metavar="FILE", help="PEM file of its key.")] = ""
+    tls_key_password: Annotated[
+        str,
+        option(
+            envvar="ROUTELAKE_CLIENT_TLS_KEY_PASSWORD",
+            metavar="REFERENCE",
+            help="Place of the key's password: file:PATH or env:NAME.",
+        ),
+    ] = ""
+    tls_insecure: Annotated[
+        bool,
+        option(
+            envvar="ROUTELAKE_CLIENT_TLS_INSECURE", help="Accept any certificate, of any authority and for any host."
+        ),
+    ] = False
 
-def client_tls(values: dict[str, Any]) -> ClientTls | None:
-    """What the options say; they are taken out of `values`. None: nothing is encrypted but ``https://``.
+    def client(self) -> ClientTls | None:
+        """The settings of a client. None: nothing is encrypted but ``https://``.
 
-    Raises:
-        SetupError: A password that is no reference, or cannot be read.
-    """
-    enabled, ca, cert, key, password, insecure = (values.pop(name) for name, _, _ in OPTIONS)
-    if not (enabled or ca or cert or key or insecure):
-        return None
-    from clients.tls import ClientTls
+        Raises:
+            SetupError: A password that is no reference, or cannot be read.
+        """
+        if not (self.tls or self.tls_ca or self.tls_cert or self.tls_key or self.tls_insecure):
+            return None
+        from clients.tls import ClientTls
 
-    if password and not password.startswith(("file:", "env:")):
-        raise SetupError("--tls-key-password takes a reference, file:PATH or env:NAME: `ps` shows a command line.")
-    return ClientTls(ca, cert, key, resolve("--tls-key-password", password), insecure)
-
-
-with_tls = with_options("tls", OPTIONS, client_tls)
-"""The command with these options in place of its parameter ``tls: ClientTls | None``."""
+        password = self.tls_key_password
+        if password and not password.startswith(("file:", "env:")):
+            raise SetupError("--tls-key-password takes a reference, file:PATH or env:NAME: `ps` shows a command line.")
+        word = resolve("--tls-key-password", password)
+        return ClientTls(self.tls_ca, self.tls_cert, self.tls_key, word, self.tls_insecure)

@@ -3,76 +3,138 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
 
-from cli.groups import Options, with_options
-from cli.options import DataDir, DataMode, LakePlace, LakeUrl, LogConfig, LogUrl, lake_place, log_url
-from eventlog.urls import is_kafka, parse_url, with_config
+from cli.options import Options, option, usable_folder
+from eventlog.urls import with_config
 from ops.backup.marker import refuse_unfinished_restore
 from runtime.machine import guard_data
+from schemas.errors import SetupError
 
-_OPTIONS: Final[Options] = (
-    ("data_dir", DataDir, Path("data")),
-    ("data_mode", DataMode, "700"),
-    ("log", LogUrl, ""),
-    ("log_config", LogConfig, None),
-    ("lake", LakeUrl, ""),
-)
+DataDir = Annotated[
+    Path,
+    option(
+        "--data-dir", metavar="FOLDER", callback=usable_folder, help="Folder of the event log, tables and checkpoints."
+    ),
+]
+DataMode = Annotated[
+    str,
+    option(
+        "--data-mode",
+        metavar="OCTAL",
+        help="Access mode of what is made in the data directory: 700 the owner, 750 also the group, 755 everybody.",
+    ),
+]
+LogUrl = Annotated[
+    str,
+    option(
+        "--event-log",
+        metavar="URL",
+        help="Event log: sqlite:///abs/path.db or kafka://host:port/topic. Default: SQLite in the data directory.",
+    ),
+]
+LogConfig = Annotated[
+    Path | None,
+    option(
+        "--event-log-config",
+        metavar="FILE",
+        help="Kafka client properties (TLS, SASL) of an event log in Kafka. See docs/reference/settings.md.",
+    ),
+]
+LakeUrl = Annotated[
+    str,
+    option(
+        "--lake",
+        metavar="URL",
+        help="Place of the tables: a folder, or s3://, gs:// or az://bucket/prefix. Default: in the data directory.",
+    ),
+]
 
 
-class DataOptions(NamedTuple):
-    """What was said of it.
+@dataclass(frozen=True, kw_only=True)
+class LogOptions(Options):
+    """The options of a data directory and its event log."""
 
-    Attributes:
-        data_dir: The data directory.
-        data_mode: Of what is made there, in octal.
-        log: URL of the event log, with its file of client properties; empty: SQLite in the data directory.
-        lake: Folder or URL of the tables; empty: in the data directory.
-    """
+    panel: ClassVar[str] = "Data"
 
-    data_dir: Path
-    data_mode: str
-    log: str
-    lake: str
+    data_dir: DataDir = Path("data")
+    data_mode: DataMode = "700"
+    event_log: LogUrl = ""
+    event_log_config: LogConfig = None
 
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> DataOptions:
-        """From what typer found; takes it out of the values. What a command does not take is as by default.
+    @property
+    def log(self) -> str:
+        """URL of the event log with its file of client properties; empty: SQLite in the data directory.
 
         Raises:
             SetupError: --event-log and --event-log-config do not fit together.
         """
-        data_dir, data_mode, log, log_config, lake = (values.pop(name, default) for name, _, default in _OPTIONS)
-        return cls(data_dir, data_mode, with_config(log, log_config), lake)
+        return with_config(self.event_log, self.event_log_config)
 
     @property
     def log_url(self) -> str:
-        """Of the event log, wherever it is."""
+        """URL of the event log, wherever it is. Raises SetupError."""
         return log_url(self.data_dir, self.log)
 
-    @property
-    def lake_place(self) -> LakePlace:
-        """Where the tables are."""
-        return lake_place(self.data_dir, self.lake)
-
     def make(self) -> None:
-        """Make the data directory. Raises SetupError when it cannot be written, or a restore into it was cut off."""
+        """Make the data directory. Raises SetupError when it cannot be written, or a restore was interrupted."""
         refuse_unfinished_restore(self.data_dir)
         guard_data(self.data_dir, self.data_mode)
 
-    def arguments(self) -> list[str]:
-        """The same for a process of its own. What that has in its environment counts less."""
-        url = self.log_url
-        config = parse_url(url).config if is_kafka(url) else ""
-        return [
-            *("--data-dir", str(self.data_dir), "--data-mode", self.data_mode, "--event-log", url),
-            *(["--event-log-config", config] if config else []),
-            *(["--lake", self.lake] if self.lake else []),
-        ]
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(LogOptions):
+    """The options of a data directory, its event log and its tables."""
+
+    lake: LakeUrl = ""
+
+    @property
+    def lake_place(self) -> LakePlace:
+        """Place of the tables. Raises SetupError for an odd name."""
+        return lake_place(self.data_dir, self.lake)
 
 
-with_data = with_options("data", _OPTIONS, DataOptions.of)
-"""Gives a command ``data``, a `DataOptions`."""
-with_data_but_lake = with_options("data", _OPTIONS[:-1], DataOptions.of)
-"""The same without --lake."""
+class LakePlace(NamedTuple):
+    """Where the tables are.
+
+    Attributes:
+        folder: Their own; at a URL a gateway's data directory.
+        url: Of an object store; empty for a folder.
+    """
+
+    folder: Path
+    url: str
+
+    @property
+    def copy_folder(self) -> Path:
+        """Where a fold writes: the tables, or its copy of them."""
+        return self.folder / COPY_FOLDER if self.url else self.folder
+
+
+def lake_place(data_dir: Path, lake: str) -> LakePlace:
+    """The lake to use: the one that --lake names, else in the data directory. Raises SetupError for an odd name."""
+    if "://" in lake:
+        return LakePlace(data_dir.resolve(), lake.rstrip("/"))
+    if lake:
+        from cli.folder_names import check_path
+
+        check_path(Path(lake), "--lake")
+    return LakePlace((Path(lake) if lake else data_dir / "lake").resolve(), "")
+
+
+COPY_FOLDER: Final = "lake-copy"
+"""In the data directory of a fold whose lake is at a URL. It can be deleted while the fold is stopped, and needs no
+place in a backup."""
+
+
+def check_there(lake_dir: Path, data_dir: Path) -> None:
+    """Raises SetupError where the data directory that was named has no lake."""
+    if not lake_dir.is_dir():
+        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake.")
+
+
+def log_url(data_dir: Path, url: str) -> str:
+    """The event log to use: the one that --event-log names, else SQLite in the data directory."""
+    return url or f"sqlite://{data_dir.resolve()}/events.db"

@@ -3,26 +3,34 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from cli import preflight
-from cli.data_options import DataOptions, with_data
-from cli.fold_options import OPTIONS, FoldOptions
-from cli.groups import with_options
-from cli.options import Standby
+from cli.data_options import DataOptions
+from cli.fold_options import FoldOptions
+from cli.options import SectionedHelp, option, with_options
 from runtime.logs import configure
 from runtime.secrets import drop_secrets
 
 
-@with_options("options", OPTIONS, FoldOptions.of)
-@with_data
+@with_options
 def fold(
     *,
     data: DataOptions,
-    standby: Standby = False,
+    standby: Annotated[
+        bool,
+        option("--standby", help="With --lake URL: wait while another fold holds the lake, then take over."),
+    ] = False,
     options: FoldOptions,
 ) -> None:
     """Run the fold alone: the one Spark query that writes the tables."""
+    raise typer.Exit(run(data, options, standby=standby))
+
+
+def run(data: DataOptions, options: FoldOptions, *, standby: bool = False) -> int:
+    """Run the fold until it is told to stop; returns the exit code. Raises SetupError."""
     configure("fold")
     drop_secrets()
     preflight.check_data_dir(data.data_dir)
@@ -49,11 +57,10 @@ def fold(
         retention_days=options.history_retention_days,
         log_retention_hours=options.event_log_retention_hours,
         driver_memory=options.driver_memory,
-        niceness=options.fold_niceness,
     )
-    raise typer.Exit(run_fold(settings))
+    return run_fold(settings)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(fold)
+    app.command(cls=SectionedHelp)(fold)

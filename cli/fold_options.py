@@ -4,60 +4,81 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, ClassVar
 
 from cli import preflight
 from cli.data_options import DataOptions
-from cli.groups import Options
-from cli.options import (
-    DriverMemory,
-    FoldNiceness,
-    LivenessS,
-    LogRetentionH,
-    Master,
-    RetentionDays,
-    Shards,
-    SharedDir,
-    SparkConfig,
-    TriggerMs,
-)
+from cli.options import Options, option, usable_folder
 from pipelines.cluster.master import LOCAL, Cluster, read_cluster
 from runtime.children import wait_for_orphans
 from schemas.errors import SetupError
 
-OPTIONS: Final[Options] = (
-    ("trigger_ms", TriggerMs, 1_000),
-    ("shards", Shards, None),
-    ("history_retention_days", RetentionDays, 30),
-    ("liveness_interval_s", LivenessS, 10.0),
-    ("event_log_retention_hours", LogRetentionH, 24.0),
-    ("driver_memory", DriverMemory, "1g"),
-    ("fold_niceness", FoldNiceness, 5),
-    ("master", Master, LOCAL),
-    ("shared_dir", SharedDir, None),
-    ("spark_config", SparkConfig, None),
-)
+DriverMemory = Annotated[
+    str,
+    option("--driver-memory", metavar="SIZE", help="Heap of the Spark driver, with a unit: 1500m, 2g. At least 512m."),
+]
 
 
-class FoldOptions(NamedTuple):
-    """What was said of the fold; each field is named as its option."""
+@dataclass(frozen=True, kw_only=True)
+class FoldOptions(Options):
+    """The options of the fold."""
 
-    trigger_ms: int
-    shards: int | None
-    history_retention_days: int
-    liveness_interval_s: float
-    event_log_retention_hours: float
-    driver_memory: str
-    fold_niceness: int
-    master: str
-    shared_dir: Path | None
-    spark_config: Path | None
+    panel: ClassVar[str] = "Fold"
 
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> FoldOptions:
-        """From what typer found; takes it out of the values."""
-        return cls(*(values.pop(name) for name, _, _ in OPTIONS))
+    trigger_ms: Annotated[
+        int,
+        option(
+            min=0,
+            max=3_600_000,
+            help="Minimum time between batches, in milliseconds. 0: a batch begins as soon as there are events.",
+        ),
+    ] = 1_000
+    shards: Annotated[
+        int | None,
+        option(
+            metavar="NUMBER",
+            help="Number of shards of the fold: 1, 2, 4, 8 or 16. The checkpoint fixes it. "
+            "Default: 2; with --master URL two per core.",
+            show_default=False,
+        ),
+    ] = None
+    history_retention_days: Annotated[
+        int, option(min=1, max=36_500, help="Retention time of the history, in days.")
+    ] = 30
+    liveness_interval_s: Annotated[float, option(min=0.1, max=3_600, hidden=True)] = 10.0
+    """How late a heartbeat alone reaches brokerLiveTable. Hidden: only tests, which wait for epochs, change it."""
+    event_log_retention_hours: Annotated[
+        float,
+        option(min=0, max=876_000, help="Age in hours at which events that are in the tables may leave the event log."),
+    ] = 24.0
+    driver_memory: DriverMemory = "1g"
+    master: Annotated[
+        str,
+        option(
+            metavar="URL",
+            help="Place of the executors: local, or a Spark cluster, spark://HOST:PORT or k8s://https://HOST:PORT.",
+        ),
+    ] = LOCAL
+    shared_dir: Annotated[
+        Path | None,
+        option(
+            metavar="FOLDER",
+            callback=usable_folder,
+            help="With --master URL: folder of checkpoint and hand-over files, which all machines see alike. "
+            "Default: the data directory.",
+            show_default=False,
+        ),
+    ] = None
+    spark_config: Annotated[
+        Path | None,
+        option(
+            metavar="FILE",
+            help="With --master URL: file of Spark's properties, as spark-submit takes them. "
+            "See docs/how-to/operate/scale-out.md.",
+        ),
+    ] = None
 
     def judge(self, data: DataOptions, *, standby: bool = False) -> None:
         """Refuse what a fold cannot start with. Raises SetupError."""
@@ -69,11 +90,6 @@ class FoldOptions(NamedTuple):
         self._judge_cluster(data.data_dir)
         wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
         preflight.check_lake(data.lake_place, fold=True, standby=standby)
-
-    def arguments(self) -> list[str]:
-        """The same for a process of its own."""
-        said = ((name, value) for name, value in self._asdict().items() if value is not None)
-        return [part for name, value in said for part in (f"--{name.replace('_', '-')}", str(value))]
 
     def cluster(self, data_dir: Path) -> Cluster | None:
         """Where executors are. Raises SetupError."""

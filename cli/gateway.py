@@ -7,7 +7,6 @@ import os
 import sys
 from dataclasses import replace
 from http import HTTPStatus
-from pathlib import Path
 from time import monotonic
 from typing import Annotated
 
@@ -15,34 +14,32 @@ import structlog
 import typer
 
 from cli import preflight
-from cli.data_options import DataOptions, with_data
-from cli.gateway_options import OPTIONS, GatewayOptions
-from cli.groups import with_options
-from cli.options import Http
+from cli.data_options import DataOptions
+from cli.gateway_options import GatewayOptions, Http
+from cli.options import SectionedHelp, with_options
 from runtime.logs import configure
 from schemas.errors import SetupError
 
 
-@with_options("options", OPTIONS, GatewayOptions.of)
-@with_data
-def gateway(
-    context: typer.Context,
-    *,
-    data: DataOptions,
-    options: GatewayOptions,
-    reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
-    worker_socket: Annotated[Path | None, typer.Option("--worker-socket", hidden=True)] = None,
-) -> None:
+@with_options
+def gateway(*, data: DataOptions, options: GatewayOptions) -> None:
     """Run gateways alone: they answer from the tables and the end of the event log, and write to it."""
-    is_supervisor = options.workers > 1
-    configure("serve" if is_supervisor else "gateway")
-    listen = options.listening(context)
-    if not reuse_port:
-        options.judge(data, listen, supervised=is_supervisor)
-    if is_supervisor:
-        from cli.supervised import gateways, supervise
+    if options.workers == 1:
+        raise typer.Exit(run(data, options))
+    configure("serve")
+    listen = options.listening()
+    options.judge(data, listen, supervised=True)
+    from cli.supervised import gateways, supervise
 
-        raise typer.Exit(supervise(gateways(options, listen, data), data, listen, options))
+    raise typer.Exit(supervise(gateways(options, listen, data), data, listen, options))
+
+
+def run(data: DataOptions, options: GatewayOptions) -> int:
+    """Run one gateway until it is told to stop; returns the exit code. Raises SetupError."""
+    configure("gateway")
+    listen = options.listening()
+    if not options.reuse_port:
+        options.judge(data, listen, supervised=False)
     from lake.history.no_pandas import keep_pandas_out
 
     keep_pandas_out()
@@ -55,8 +52,9 @@ def gateway(
     properties = NamesrvProperties() if options.config is None else read(options.config)
     for warning in properties.warnings:
         structlog.get_logger("routelake.gateway").warning(warning)
-    bounds = remoting_settings(properties, options.frame_limit_mib, reuse_port=reuse_port)
-    sessions_dir = None if worker_socket is None else worker_socket.parent / "sessions"  # of all workers
+    bounds = remoting_settings(properties, reuse_port=options.reuse_port)
+    socket = options.worker_socket
+    sessions_dir = None if socket is None else socket.parent / "sessions"  # of all workers
     data.make()
     place = data.lake_place
     settings = GatewaySettings(
@@ -65,26 +63,23 @@ def gateway(
         address=options.address(listen[1]),
         lake_url=place.url,
         allow_config_update=options.allow_config_update,
-        self_preservation_percent=options.preservation.percent(),
-        self_preservation_limit_s=options.preservation.limit_s,
+        self_preservation_percent=options.percent(),
         reads=options.reads,
         max_clock_leap_s=options.max_clock_leap_s,
     )
     tls = options.tls.settings()
-    raise typer.Exit(
-        run_gateway(
-            gateway_settings(settings, properties, bounds, listen[1]),
-            data.log_url,
-            http=listen[0],
-            remoting=listen[1],
-            remoting_settings=bounds,
-            http_settings=replace(from_environment(os.environ), sessions_dir=sessions_dir),
-            policy=options.who.policy(has_tls=tls is not None),
-            accounts=options.who.accounts(),
-            tls_settings=tls,
-            quotas=options.quotas(),
-            worker_socket=worker_socket,
-        )
+    return run_gateway(
+        gateway_settings(settings, properties, bounds, listen[1]),
+        data.log_url,
+        http=listen[0],
+        remoting=listen[1],
+        remoting_settings=bounds,
+        http_settings=replace(from_environment(os.environ), sessions_dir=sessions_dir),
+        policy=options.auth.policy(has_tls=tls is not None),
+        accounts=options.auth.accounts(),
+        tls_settings=tls,
+        quotas=options.quotas(),
+        worker_socket=socket,
     )
 
 
@@ -134,5 +129,5 @@ def health(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(gateway)
+    app.command(cls=SectionedHelp)(gateway)
     app.command()(health)

@@ -6,152 +6,312 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from api.settings.gateway import Reads
+from api.settings.keys import parse_percent
 from cli import preflight
-from cli.auth_options import (
-    AdminPlaintext,
-    AdminSignature,
-    AuthFile,
-    AuthOptions,
-    Insecure,
-    Mode,
-    OidcAudience,
-    OidcIssuer,
-    OidcRoleClaim,
-    RequireTls,
-)
 from cli.data_options import DataOptions
-from cli.encryption import Encryption
-from cli.exposure import check_exposed, check_proxied
-from cli.groups import Options
-from cli.options import (
-    AllowConfigUpdate,
-    Config,
-    FrameLimitMib,
-    GatewayId,
-    Http,
-    MaxClockLeapS,
-    Quota,
-    ReadsFrom,
-    Remoting,
-    TlsCert,
-    TlsClientAuth,
-    TlsClientCa,
-    TlsConfig,
-    TlsKey,
-    TlsKeyPassword,
-    TlsModeText,
-    Workers,
-)
+from cli.options import Options, option
 from cli.preflight import Listen
-from cli.preservation import LimitS, PreservationOptions, Share
 from runtime.children import SUPERVISED, wait_for_orphans
-from security.oidc_settings import ROLE_CLAIM
+from runtime.secrets import keep_from_children
+from schemas.errors import SetupError
+from schemas.tls import ClientAuth, TlsMode
+from security.oidc_settings import ROLE_CLAIM, OidcSettings, is_safe
+from security.policy import AuthMode, Policy
 from security.quotas import Quotas
 from security.quotas import parse as parse_quotas
-from security.tls_config import TlsOptions
+from security.tls_config import TlsOptions, TlsSettings
 
+if TYPE_CHECKING:
+    from security.accounts_file import AccountsFile
+
+_HTTP: Final = "127.0.0.1:8080"
 _HTTP_PORT: Final = 8080
+_REMOTING: Final = "127.0.0.1:9876"
 _REMOTING_PORT: Final = 9876
 
-_ADDRESSES: Final[Options] = (
-    ("http", Http, f"127.0.0.1:{_HTTP_PORT}"),
-    ("remoting", Remoting, f"127.0.0.1:{_REMOTING_PORT}"),
-)
-_READING: Final[Options] = (
-    ("config", Config, None),
-    ("allow_config_update", AllowConfigUpdate, False),
-    ("reads", ReadsFrom, Reads.LIVE),
-    ("frame_limit_mib", FrameLimitMib, 64),
-    ("max_clock_leap_s", MaxClockLeapS, 3_600.0),
-)
-_PRESERVATION: Final[Options] = (("self_preservation", Share, "off"), ("self_preservation_limit_s", LimitS, 3_600.0))
-_WHO: Final[Options] = (
-    ("auth", AuthFile, None),
-    ("auth_mode", Mode, None),
-    ("auth_admin_plaintext", AdminPlaintext, False),
-    ("auth_require_tls", RequireTls, None),
-    ("insecure", Insecure, False),
-    ("oidc_issuer", OidcIssuer, ""),
-    ("oidc_audience", OidcAudience, ""),
-    ("oidc_role_claim", OidcRoleClaim, ROLE_CLAIM),
-    ("auth_admin_signature", AdminSignature, False),
-)
-_TLS: Final[Options] = (
-    ("tls_config", TlsConfig, None),
-    ("tls_cert", TlsCert, ""),
-    ("tls_key", TlsKey, ""),
-    ("tls_key_password", TlsKeyPassword, ""),
-    ("tls_client_ca", TlsClientCa, ""),
-    ("tls_client_auth", TlsClientAuth, ""),
-    ("tls_mode", TlsModeText, ""),
-)
-_REST: Final[Options] = (
-    ("quota", Quota, None),
-    ("gateway_id", GatewayId, ""),
-    ("workers", Workers, 1),
-)
-OPTIONS: Final[Options] = (*_ADDRESSES, *_READING, *_PRESERVATION, *_WHO, *_REST, *_TLS)
+Http = Annotated[
+    str,
+    option(
+        "--http",
+        metavar="HOST:PORT",
+        help="Address where HTTP listens. 0.0.0.0:PORT and :PORT mean every interface.",
+    ),
+]
 
 
-class GatewayOptions(NamedTuple):
-    """What was said of the gateways of a command."""
+@dataclass(frozen=True, kw_only=True)
+class AuthOptions(Options):
+    """The options of accounts and permissions."""
 
-    http: str
-    remoting: str
-    config: Path | None
-    allow_config_update: bool
-    reads: Reads
-    frame_limit_mib: int
-    max_clock_leap_s: float
-    preservation: PreservationOptions
-    who: AuthOptions
-    tls: Encryption
-    quota: list[str] | None
-    gateway_id: str
-    workers: int
+    panel: ClassVar[str] = "Accounts"
 
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> GatewayOptions:
-        """From what typer found; takes it out of the values."""
+    auth: Annotated[
+        Path | None,
+        option(
+            metavar="FILE",
+            help="Accounts, in the layout of RocketMQ's plain_acl.yml; read again when it changes. "
+            "See docs/explanation/security.md.",
+        ),
+    ] = None
+    auth_mode: Annotated[
+        AuthMode | None,
+        option(
+            help="Action on a request without permission. off: no check; audit: accept and report; enforce-writes: "
+            "refuse writes; enforce: refuse. Default: enforce with --auth, else off.",
+            show_default=False,
+        ),
+    ] = None
+    auth_admin_plaintext: Annotated[
+        bool,
+        option(
+            help="Accept an admin's signature without TLS: a process that hears one can delete every route with it."
+        ),
+    ] = False
+    auth_require_tls: Annotated[
+        bool | None,
+        option(
+            "--auth-require-tls/--no-auth-require-tls",
+            help="Refuse every key and token without TLS, those of readers and brokers included. "
+            "Default: with --auth-mode enforce and a certificate, unless --auth-admin-plaintext is given.",
+            show_default=False,
+        ),
+    ] = None
+    auth_admin_signature: Annotated[
+        bool,
+        option(
+            help="Accept an admin's signature over TLS without the account's certificate or address: a broker that "
+            "the same admin asked something can delete every route with it."
+        ),
+    ] = False
+    oidc_issuer: Annotated[
+        str, option(metavar="URL", help="OpenID Connect issuer whose JWTs HTTP accepts, too; needs --auth.")
+    ] = ""
+    oidc_audience: Annotated[str, option(help="Value of `aud` in the JWTs that are meant for routelake.")] = ""
+    oidc_role_claim: Annotated[
+        str,
+        option(
+            metavar="NAME",
+            help="Claim that names routelake:reader, routelake:broker or routelake:admin; dots lead into objects.",
+        ),
+    ] = ROLE_CLAIM
+    insecure: Annotated[bool, option(help="Listen beyond this machine although no client has to authenticate.")] = False
 
-        def taken(options: Options) -> list[Any]:
-            return [values.pop(name) for name, _, _ in options]
+    @property
+    def chosen(self) -> AuthMode:
+        """The mode that is meant."""
+        return self.auth_mode or (AuthMode.OFF if self.auth is None else AuthMode.ENFORCE)
 
-        http, remoting = taken(_ADDRESSES)
-        config, allow_config_update, reads, frame_limit_mib, max_clock_leap_s = taken(_READING)
-        quota, gateway_id, workers = taken(_REST)
-        tls_config, *rest_of_tls = taken(_TLS)
-        return cls(
-            http,
-            remoting,
-            config,
-            allow_config_update,
-            reads,
-            frame_limit_mib,
-            max_clock_leap_s,
-            PreservationOptions(*taken(_PRESERVATION)),
-            AuthOptions(*taken(_WHO)),
-            Encryption(tls_config, TlsOptions(*rest_of_tls)),
-            quota,
-            gateway_id,
-            workers,
+    @property
+    def enforces(self) -> bool:
+        """True if every change needs an account."""
+        return self.chosen in (AuthMode.ENFORCE, AuthMode.ENFORCE_WRITES)
+
+    def policy(self, *, has_tls: bool = False) -> Policy:
+        """The policy of the gateway.
+
+        Args:
+            has_tls: The gateway has a certificate.
+        """
+        require_tls = self.auth_require_tls
+        if require_tls is None:
+            require_tls = has_tls and self.chosen is AuthMode.ENFORCE and not self.auth_admin_plaintext
+        oidc = OidcSettings(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim) if self.oidc_issuer else None
+        return Policy(self.chosen, self.auth_admin_plaintext, require_tls, oidc, self.auth_admin_signature)
+
+    def accounts(self) -> AccountsFile | None:
+        """Read the file.
+
+        Raises:
+            SetupError: It cannot be used, or a mode asks for accounts where there are none.
+        """
+        if self.auth_require_tls and self.auth_admin_plaintext:
+            raise SetupError("--auth-require-tls and --auth-admin-plaintext contradict each other: leave one out.")
+        self._check_oidc()
+        if self.auth is None:
+            if self.chosen is not AuthMode.OFF:
+                raise SetupError(
+                    f"--auth-mode {self.chosen} needs accounts: --auth FILE (docs/explanation/security.md)."
+                )
+            return None
+        from security.accounts_file import AccountsFile
+
+        return AccountsFile(self.auth)
+
+    def _check_oidc(self) -> None:
+        if bool(self.oidc_issuer) != bool(self.oidc_audience):
+            raise SetupError("--oidc-issuer and --oidc-audience belong together: a token has to be meant for us.")
+        if not self.oidc_issuer:
+            return
+        if self.auth is None:
+            raise SetupError("--oidc-issuer needs accounts for those who come over port 9876: --auth FILE.")
+        if not is_safe(self.oidc_issuer):
+            raise SetupError(f"--oidc-issuer {self.oidc_issuer}: expected an https address, as `iss` of its tokens.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encryption(Options, TlsOptions):
+    """The options of TLS, for both ports."""
+
+    panel: ClassVar[str] = "TLS"
+    prefix: ClassVar[str] = "tls_"
+
+    config: Annotated[
+        Path | None,
+        option(
+            metavar="FILE",
+            help="A RocketMQ tls.properties, for both ports. Options and variables given explicitly win over it.",
+        ),
+    ] = None
+    cert: Annotated[str, option(metavar="FILE", help="PEM file of the server's certificate and its chain.")] = ""
+    key: Annotated[str, option(metavar="FILE", help="PEM file of the certificate's key.")] = ""
+    key_password: Annotated[
+        str, option(metavar="REFERENCE", help="Place of the key's password: file:PATH or env:NAME.")
+    ] = ""
+    client_ca: Annotated[
+        str,
+        option(
+            metavar="FILE", help="PEM file of the authorities of clients. With it, clients must show a certificate."
+        ),
+    ] = ""
+    client_auth: Annotated[
+        str, option(metavar="WHETHER", help="Demand for a client's certificate: none, optional, require.")
+    ] = ""
+    mode: Annotated[
+        str,
+        option(
+            metavar="MODE",
+            help="Acceptance of plain connections. permissive: accepted (the default, as RocketMQ's); enforcing: "
+            "refused; disabled: no TLS.",
+        ),
+    ] = ""
+
+    def settings(self) -> TlsSettings | None:
+        """The settings; None: nothing is encrypted. Raises SetupError."""
+        from api.settings.tls import read_tls
+
+        settings = read_tls(self.config, self)
+        if settings is not None:
+            keep_from_children(settings.key_password)
+        return settings
+
+    def check(self) -> None:
+        """Read the certificate and its key, and try them.
+
+        Raises:
+            SetupError: They cannot be used.
+        """
+        settings = self.settings()
+        if settings is not None:
+            from security.tls_context import build
+
+            build(settings)
+
+    @property
+    def is_enforced(self) -> bool:
+        """True if plain connections are refused."""
+        settings = self.settings()
+        return settings is not None and settings.mode is TlsMode.ENFORCING
+
+    @property
+    def knows_clients(self) -> bool:
+        """True if every client must show a certificate of a named authority."""
+        settings = self.settings()
+        return (
+            settings is not None and settings.mode is TlsMode.ENFORCING and settings.client_auth is ClientAuth.REQUIRE
         )
 
-    def listening(self, context: typer.Context) -> tuple[Listen, Listen]:
-        """Where HTTP and the NameServer listen; the latter by option or variable, else file, else default.
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayOptions(Options):
+    """The options of the gateways of a command."""
+
+    panel: ClassVar[str] = "Gateway"
+
+    http: Http = _HTTP
+    remoting: Annotated[
+        str | None,
+        option(
+            metavar="HOST:PORT",
+            help="Address where the NameServer listens. 0.0.0.0:PORT and :PORT mean every interface. "
+            f"Default: that of --config, else {_REMOTING}.",
+            show_default=False,
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        option(
+            metavar="FILE",
+            help="A RocketMQ namesrv.properties. Options and variables given explicitly win over it.",
+        ),
+    ] = None
+    allow_config_update: Annotated[
+        bool,
+        option(help="Let mqadmin updateNamesrvConfig change the live switches, for all gateways of the event log."),
+    ] = False
+    reads: Annotated[
+        Reads,
+        option(
+            help="View that answers come from. live: the end of the event log; committed: the latest epoch of the "
+            "tables.",
+        ),
+    ] = Reads.LIVE
+    max_clock_leap_s: Annotated[
+        float,
+        option(
+            min=0,
+            max=31_536_000,
+            help="Largest accepted leap ahead of this machine's clock, in seconds. Beyond it, writes to a SQLite event "
+            "log are refused. 0: any leap is accepted.",
+        ),
+    ] = 3_600.0
+    self_preservation: Annotated[
+        str,
+        option(
+            metavar="SHARE",
+            help="Share of the live brokers, for example 15%. If more expire at once, none expires until they are "
+            "back, for an hour at most. off: never, as in RocketMQ.",
+        ),
+    ] = "off"
+    quota: Annotated[
+        list[str] | None,
+        option(
+            metavar="NAME=VALUE",
+            help="Limit of one peer: connections=500, brokers=off, new-names-per-min=600:10000 (rate:burst). "
+            "Again for another, or with commas. See docs/reference/settings.md.",
+        ),
+    ] = None
+    gateway_id: Annotated[
+        str, option(help="Name of this gateway in the history; HOST:PORT tells /rocketmq/nsaddr where it is.")
+    ] = ""
+    workers: Annotated[
+        int,
+        option(
+            min=1,
+            max=64,
+            help="Number of gateway processes on the same ports (SO_REUSEPORT); the kernel spreads connections.",
+        ),
+    ] = 1
+    auth: AuthOptions = field(default_factory=AuthOptions)
+    tls: Encryption = field(default_factory=Encryption)
+
+    reuse_port: bool = False
+    """Set by the supervisor of several workers: they listen on the same ports."""
+    worker_socket: Path | None = None
+    """Set by the supervisor of several workers: the socket of this one."""
+
+    def listening(self) -> tuple[Listen, Listen]:
+        """Addresses of HTTP and the NameServer; the latter by option or variable, else file, else default.
 
         Raises:
             SetupError: One cannot be read.
         """
-        listen = preflight.listen_address(self.remoting, "--remoting", _REMOTING_PORT)
-        source = context.get_parameter_source("remoting")
-        if self.config is not None and (source is None or source.name in ("DEFAULT", "DEFAULT_MAP")):
+        listen = preflight.listen_address(self.remoting or _REMOTING, "--remoting", _REMOTING_PORT)
+        if self.remoting is None and self.config is not None:
             from api.settings.namesrv import read
             from api.settings.start import listen_address
 
@@ -159,31 +319,41 @@ class GatewayOptions(NamedTuple):
         return preflight.listen_address(self.http, "--http", _HTTP_PORT), listen
 
     def judge(self, data: DataOptions, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
-        """Refuse what a gateway cannot start with, before anything is made; say whom it lets in. Raises SetupError."""
-        http = preflight.check_gateway(self.config, self.frame_limit_mib, os.environ)
-        self.preservation.percent()
+        """Refuse what a gateway cannot start with, before anything is made; warn of open ports. Raises SetupError."""
+        http = preflight.check_gateway(self.config, os.environ)
+        self.percent()
         self.quotas()
-        self.who.accounts()
+        self.auth.accounts()
         self.tls.check()
         preflight.check_data_dir(data.data_dir)
         preflight.check_log(data.log, data.data_dir)
         preflight.check_lake(data.lake_place, fold=False)
         wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
         preflight.check_listening(*listen, supervised=supervised)
-        asks = self.who.enforces or self.tls.knows_clients
-        check_exposed(
-            *listen,
-            remoting_asks=asks,
-            http_asks=asks or bool(http.tokens),
-            insecure=self.who.insecure,
+        asks = self.auth.enforces or self.tls.knows_clients
+        preflight.check_exposed(
+            *listen, remoting_asks=asks, http_asks=asks or bool(http.tokens), insecure=self.auth.insecure
         )
-        check_proxied(http, asks=self.who.enforces)
+        preflight.check_proxied(http, asks=self.auth.enforces)
         exposure = None if asks else preflight.exposure(*listen)
         if exposure is not None and SUPERVISED not in os.environ:
             print(f"routelake: {exposure}", file=sys.stderr)
 
+    def percent(self) -> int:
+        """The share of --self-preservation, in percent; 0: off.
+
+        Raises:
+            SetupError: It is none.
+        """
+        found = parse_percent(self.self_preservation.strip())
+        if found is None:
+            raise SetupError(
+                f"--self-preservation {self.self_preservation!r}: expected a share, for example 15%, or off."
+            )
+        return found
+
     def quotas(self) -> Quotas:
-        """How much one peer may do. Raises SetupError."""
+        """The limits of one peer. Raises SetupError."""
         return parse_quotas(self.quota or ())
 
     def id(self, listen: tuple[Listen, Listen]) -> str:
@@ -203,17 +373,3 @@ class GatewayOptions(NamedTuple):
             return ""
         host = machine_address() if remoting.is_everywhere else resolved(remoting.host)
         return str(Listen(host or "127.0.0.1", remoting.port))
-
-    def arguments(self, listen: tuple[Listen, Listen]) -> list[str]:
-        """What every gateway process of a supervisor is told alike."""
-        http, remoting = listen
-        return [
-            *("--http", str(http), "--remoting", str(remoting), "--frame-limit-mib", str(self.frame_limit_mib)),
-            *("--reads", self.reads, "--max-clock-leap-s", str(self.max_clock_leap_s)),
-            *(["--config", str(self.config)] if self.config else []),
-            *(["--allow-config-update"] if self.allow_config_update else []),
-            *self.who.arguments(),
-            *self.preservation.arguments,
-            *self.tls.arguments,
-            *(part for value in self.quota or () for part in ("--quota", value)),
-        ]

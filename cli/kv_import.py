@@ -27,9 +27,9 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from cli.client_tls import with_tls
+from cli.client_tls import ClientTlsOptions
 from cli.credentials import AccessKey, SecretKey, credentials
-from cli.options import Namesrv, namesrv_source
+from cli.options import Namesrv, namesrv_source, with_options
 from clients.addresses import namesrv_addresses
 from clients.credentials import Credentials
 from clients.tls import ClientTls
@@ -203,20 +203,22 @@ async def put_all(address: str, tables: KvTables, keys: Credentials | None = Non
     return count
 
 
-@with_tls
+@with_options
 def import_kv(
     file: Annotated[Path, typer.Argument(help="kvConfig.json of a stock NameServer.")],
     namesrv: Namesrv = "127.0.0.1:9876",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
-    tls: ClientTls | None = None,
+    *,
+    tls: ClientTlsOptions,
 ) -> None:
     """Take over the KV configuration (order topics) of a stock NameServer."""
     addresses = namesrv_addresses(namesrv, namesrv_source(namesrv, "--namesrv"))
     keys = credentials(access_key, secret_key)
+    encryption = tls.client()
     tables = read_kv_config(file)
     for address in addresses:
-        count = asyncio.run(put_all(address, tables, keys, tls))
+        count = asyncio.run(put_all(address, tables, keys, encryption))
         print(f"{count} entries of {file} put into {address}")
 
 

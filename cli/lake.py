@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from cli import preflight
-from cli.options import DataMode, check_there, lake_place, usable_folder
+from cli.data_options import DataMode, check_there, lake_place
+from cli.options import usable_folder
 from cli.usage import group
 from runtime.machine import acting_as_owner, mask_files
 from schemas.errors import SetupError

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import DataDir, LogConfig, check_there, no_password
+from cli.data_options import DataDir, LogConfig, check_there
+from cli.options import no_password
 from cli.usage import group
 from eventlog.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
 from runtime.machine import acting_as_owner

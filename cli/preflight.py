@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cli.options import LakePlace
+from api.http.naming_rules import is_loopback
+from cli.data_options import LakePlace
 from clients.addresses import MAX_PORT, is_http, what_is_odd
 from eventlog.kafka.access.settings import read_access
 from eventlog.urls import URL_FORMS, parse_url, sqlite_path
@@ -153,6 +154,61 @@ def exposure(http: Listen, remoting: Listen) -> str | None:
     return f"{' and '.join(what)}: every interface of this machine; {who}"
 
 
+def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_asks: bool, insecure: bool) -> None:
+    """Refuse to listen beyond this machine where nobody is asked who they are, unless that was said.
+
+    Args:
+        http: Of --http.
+        remoting: Of --remoting.
+        remoting_asks: Whether changes need an account, or every connection a client certificate.
+        http_asks: The same over HTTP, where a token does, too.
+        insecure: Whether --insecure was said.
+
+    Raises:
+        SetupError: It was not.
+    """
+    if insecure:
+        return
+    found = [(remoting, "--remoting", "change routes")] if not remoting_asks else []
+    found += [(http, "--http", "read them")] if not http_asks else []
+    for listen, option, what in found:
+        if is_beyond(listen):
+            raise SetupError(
+                f"{option} {listen} can be reached from other machines, and whoever does can {what}: "
+                "give it accounts with --auth FILE (docs/explanation/security.md), or take clients with a certificate "
+                "alone (--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is trusted."
+            )
+
+
+def check_proxied(http: HttpSettings, *, asks: bool) -> None:
+    """Refuse to stand behind a proxy where nobody who writes is asked who they are.
+
+    Args:
+        http: Settings of the HTTP API.
+        asks: Whether changes need an account.
+
+    Raises:
+        SetupError: There are trusted hosts, and neither tokens nor accounts.
+    """
+    if http.trusted_hosts and not (asks or http.tokens or http.anonymous_writes):
+        raise SetupError(
+            "ROUTELAKE_HTTP_TRUSTED_HOSTS means that a proxy stands before the gateway, and behind a proxy no write "
+            "is local: give the gateway tokens with ROUTELAKE_HTTP_TOKENS, or accounts with --auth FILE "
+            "(docs/reference/http-api.md#behind-a-proxy)."
+        )
+
+
+def is_beyond(listen: Listen) -> bool:
+    """True if other machines could reach it."""
+    if is_loopback(listen.host):
+        return False
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return True
+    return not all(is_loopback(str(info[4][0])) for info in found)
+
+
 def check_log(url: str, data_dir: Path) -> None:
     """Whether an event log of that URL can be opened, as far as can be seen without opening it.
 
@@ -262,7 +318,7 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
             lock_lake(lake_dir).close()
 
 
-def check_gateway(config: Path | None, frame_limit_mib: int, environ: Mapping[str, str]) -> HttpSettings:
+def check_gateway(config: Path | None, environ: Mapping[str, str]) -> HttpSettings:
     """The settings of the HTTP listener, where the configuration file and the variables of both can be read.
 
     Raises:
@@ -272,7 +328,7 @@ def check_gateway(config: Path | None, frame_limit_mib: int, environ: Mapping[st
     from api.settings.namesrv import NamesrvProperties, read
     from api.settings.start import remoting_settings
 
-    remoting_settings(NamesrvProperties() if config is None else read(config), frame_limit_mib)
+    remoting_settings(NamesrvProperties() if config is None else read(config))
     return from_environment(environ)
 
 

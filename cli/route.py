@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.client_tls import with_tls
+from cli.client_tls import ClientTlsOptions
 from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, secret
-from cli.options import NamesrvOrHttp
+from cli.options import NamesrvOrHttp, with_options
 
 if TYPE_CHECKING:
-    from clients.tls import ClientTls
+    pass
 
 
 class Output(StrEnum):
@@ -23,7 +23,7 @@ class Output(StrEnum):
     JSON = "json"
 
 
-@with_tls
+@with_options
 def route(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     namesrv_addr: NamesrvOrHttp = "",
@@ -33,7 +33,8 @@ def route(
     http_token: HttpToken = "",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
-    tls: ClientTls | None = None,
+    *,
+    tls: ClientTlsOptions,
 ) -> None:
     """Show a topic's route, as clients get it.
 
@@ -54,7 +55,7 @@ def route(
                 namespace=namespace,
                 http_token=secret("--http-token", http_token) or None,
                 credentials=credentials(access_key, secret_key),
-                tls=tls,
+                tls=tls.client(),
             ),
             watch=watch,
             as_json=output is Output.JSON,

@@ -5,39 +5,26 @@ from __future__ import annotations
 
 import typer
 
-from cli import fold_options, gateway_options
-from cli.data_options import DataOptions, with_data
+from cli.data_options import DataOptions
 from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions
-from cli.groups import with_options
+from cli.options import SectionedHelp, with_options
 from runtime.logs import configure
 
 
-@with_options("of_fold", fold_options.OPTIONS, FoldOptions.of)
-@with_options("of_gateways", gateway_options.OPTIONS, GatewayOptions.of)
-@with_data
-def serve(
-    context: typer.Context,
-    *,
-    data: DataOptions,
-    of_gateways: GatewayOptions,
-    of_fold: FoldOptions,
-) -> None:
+@with_options
+def serve(*, data: DataOptions, of_gateways: GatewayOptions, of_fold: FoldOptions) -> None:
     """Run the NameServer: gateways and the fold, supervised."""
     configure("serve")
-    listen = of_gateways.listening(context)
+    listen = of_gateways.listening()
     of_gateways.judge(data, listen, supervised=True)
     of_fold.judge(data)
-    from cli.supervised import again, gateways, supervise
-    from runtime.supervisor import Child
+    from cli.supervised import child, gateways, supervise
 
-    children = [
-        *gateways(of_gateways, listen, data),
-        Child("fold", again("fold", *data.arguments(), *of_fold.arguments())),
-    ]
+    children = [*gateways(of_gateways, listen, data), child("fold", data, of_fold)]
     raise typer.Exit(supervise(children, data, listen, of_gateways))
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(serve)
+    app.command(cls=SectionedHelp)(serve)

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from cli.data_options import DataDir, LakeUrl
+from cli.fold_options import DriverMemory
 from cli.lake import lake_folder
-from cli.options import DataDir, DriverMemory, LakeUrl
 from cli.route import Output
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from cli.data_options import DataDir, LakeUrl
 from cli.lake import lake_folder
-from cli.options import DataDir, LakeUrl
 from schemas.errors import SetupError
 
 

@@ -1,38 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gateways and fold as children of a supervisor."""
+"""Gateways and fold as children of a supervisor: what it sends them, and what `cli.child` makes of that.
+
+A child gets its options as one line of JSON on its standard input, which stays open: its end means that the
+supervisor is gone. The command line of a child only identifies it, for `ps` and for `wait_for_orphans`.
+"""
 
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from api.settings.gateway import Reads
 from cli.data_options import DataOptions
+from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions
-from cli.preflight import Listen
+from cli.options import Options
 from runtime.supervisor import Child, Supervisor
 
+if TYPE_CHECKING:
+    from cli.preflight import Listen
 
-def again(*arguments: str) -> list[str]:
-    """Another command of this program, in a process of its own."""
-    return [sys.executable, "-m", "cli.main", *arguments]
+_KINDS: Final[dict[str, type[Options]]] = {"gateway": GatewayOptions, "fold": FoldOptions}
+
+
+def child(kind: str, data: DataOptions, options: Options, name: str = "") -> Child:
+    """A gateway or a fold in a process of its own.
+
+    Args:
+        kind: ``gateway`` or ``fold``.
+        data: The options of its data.
+        options: Its other options.
+        name: In messages; by default the kind.
+    """
+    command = [sys.executable, "-m", "cli.child", kind, "--data-dir", str(data.data_dir), "--name", name or kind]
+    settings = json.dumps(msgspec.to_builtins([data, options], enc_hook=str))  # ASCII, so that any path passes
+    return Child(name or kind, command, has_secrets=kind == "gateway", settings=settings.encode() + b"\n")
 
 
 def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], data: DataOptions) -> list[Child]:
     """The gateway processes; several share their ports, each under an id of its own."""
-    arguments, gateway_id = [*data.arguments(), *options.arguments(listen)], options.id(listen)
+    http, remoting = map(str, listen)
+    told = replace(options, http=http, remoting=remoting, gateway_id=options.id(listen), workers=1)
     if options.workers == 1:
-        return [Child("gateway", again("gateway", *arguments, "--gateway-id", gateway_id), has_secrets=True)]
+        return [child("gateway", data, told)]
     sockets = Path(tempfile.mkdtemp(prefix="routelake-"))  # for this user alone; a short path, unix(7)
     atexit.register(shutil.rmtree, sockets, ignore_errors=True)
 
     def worker(number: int) -> Child:
-        own = ["--gateway-id", f"{gateway_id}/{number}", "--worker-socket", str(sockets / str(number))]
-        command = again("gateway", *arguments, "--workers", "1", "--reuse-port", *own)
-        return Child(f"gateway-{number}", command, has_secrets=True)
+        own = replace(
+            told, gateway_id=f"{told.gateway_id}/{number}", reuse_port=True, worker_socket=sockets / str(number)
+        )
+        return child("gateway", data, own, f"gateway-{number}")
 
     return [worker(number) for number in range(1, options.workers + 1)]
 
@@ -44,8 +70,21 @@ def supervise(children: list[Child], data: DataOptions, listen: tuple[Listen, Li
     data.make()
     supervisor = Supervisor(
         children,
-        # Who asks for the tables alone waits for Spark.
+        # A gateway that answers from the tables alone waits for Spark.
         ready_url=f"{scheme}://{http.local}/readyz{'?strict' if options.reads is Reads.COMMITTED else ''}",
         ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on {scheme}://{http}, data in {data.data_dir}",
     )
     return supervisor.run()
+
+
+def settings_of(kind: str, text: str) -> tuple[DataOptions, Any]:
+    """The options that a supervisor sent to a child."""
+    data, options = json.loads(text)
+
+    def path(_: type, value: str) -> Path:
+        return Path(value)
+
+    return (
+        msgspec.convert(data, DataOptions, dec_hook=path),
+        msgspec.convert(options, _KINDS[kind], dec_hook=path),
+    )

@@ -9,7 +9,7 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from enum import StrEnum
@@ -123,9 +123,22 @@ def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
         from typer._completion_classes import completion_init
 
         completion_init()
+    return guarded(
+        lambda: app(args, prog_name=PROGRAM, complete_var=_COMPLETE_VAR, standalone_mode=False),
+        sys.argv[1:] if args is None else args,
+    )
+
+
+def guarded(main: Callable[[], Any], words: Sequence[str]) -> int:
+    """Run a program; whatever goes wrong on purpose is one line on standard error.
+
+    Args:
+        main: Returns the exit code; None: 0.
+        words: The command line.
+    """
     try:
         with _harmless_output():
-            code = app(args, prog_name=PROGRAM, complete_var=_COMPLETE_VAR, standalone_mode=False)
+            code = main()
     except RoutelakeError as error:
         return _refuse(" ".join(str(error).splitlines()), 2 if isinstance(error, SetupError) else 1)
     except NoArgsIsHelpError as error:
@@ -138,7 +151,7 @@ def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
     except typer.Abort:
         return 130
     except ModuleNotFoundError as error:
-        return _refuse(_what_to_install(error, sys.argv[1:] if args is None else args), 2)
+        return _refuse(_what_to_install(error, words), 2)
     return int(code or 0)
 
 

@@ -74,8 +74,6 @@ class FoldSettings:
     max_bytes_per_batch: int = 32 * 1024 * 1024
     """Of what the events cost (`eventlog.cost`): about a hundred registrations of 10,000 topics each."""
     driver_memory: str = "1g"
-    niceness: int = 5
-    """By how much the fold's processes give way to others, once it folds."""
     lake_url: str = ""
     standby: bool = False
     """Whether to wait for the end of another fold that holds the lake at the URL."""

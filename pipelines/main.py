@@ -184,7 +184,7 @@ def _announcer(log_url: str, mirror: Publisher) -> Announcer | None:
 def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror: Publisher | None) -> int:
     """Run the query; one that fails is started again in the same JVM, from the checkpoint: nothing is folded twice."""
     failures, pause_s = 0, _FIRST_PAUSE_S
-    progress = _Progress(settings)
+    progress = _Progress()
     while True:
         progress.made = False
         details = _query(spark, settings, stop, progress, mirror)
@@ -225,16 +225,14 @@ class _Progress:
     Not before: a start at a low priority takes minutes where others burn the processor.
     """
 
-    def __init__(self, settings: FoldSettings) -> None:
+    def __init__(self) -> None:
         self.made = False
-        self._niceness = settings.niceness
 
     def look(self, query: FoldQuery) -> None:
         """Ask the query, once in a while."""
         if not self.made and query.query.lastProgress:
             self.made = True
-            give_way(self._niceness)
-            self._niceness = 0
+            give_way()
 
 
 class _Executors:

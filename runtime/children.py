@@ -78,7 +78,7 @@ def _orphans(data_dir: Path) -> list[int]:
             if not parent or int(parent.partition(b"=")[2]) == int(stat_fields(process / "stat")[1]):
                 continue
             words = (process / "cmdline").read_bytes().split(b"\0")
-            if b"cli.main" not in words or b"--data-dir" not in words:  # a child of such a child ends with it
+            if b"cli.child" not in words or b"--data-dir" not in words:  # a child of such a child ends with it
                 continue
             named = os.fsdecode(words[words.index(b"--data-dir") + 1])
             if ((process / "cwd").readlink() / named).resolve() == data_dir:
@@ -128,18 +128,13 @@ def end_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def give_way(niceness: int = _NICENESS) -> None:
+def give_way() -> None:
     """Let the gateway have the processor first: this process and all that it has started.
 
     Linux may weigh sessions before processes, and then a niceness counts within a session alone (sched(7), "The
     autogroup feature"). So this process should have a session of its own; somebody else's is left as it is.
-
-    Args:
-        niceness: 0 to 19; is added to what it has. 0 leaves everything as it is.
     """
-    if niceness <= 0:
-        return
-    mine = min(19, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+    mine = min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
     for _ in range(2):  # a thread that was begun meanwhile has it from the one that began it, or is found now
         for thread in threads_below(os.getpid()):
             with suppress(OSError):  # it has just ended
@@ -148,7 +143,7 @@ def give_way(niceness: int = _NICENESS) -> None:
         return
     for _ in range(50):
         try:
-            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
+            Path("/proc/self/autogroup").write_text(str(_NICENESS), encoding="ascii")
         except BlockingIOError:
             time.sleep(0.1)  # the kernel takes one such change in so long, from all who are not root
         except OSError:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +50,8 @@ class Child:
     restarts: int = 0
     has_secrets: bool = False
     """Whether it needs the tokens of this process's environment."""
+    settings: bytes = b""
+    """What it reads first on its standard input."""
 
     def start(self) -> None:
         """Start it in a session of its own, so that a terminal's Ctrl-C reaches only the supervisor."""
@@ -58,6 +61,10 @@ class Child:
             start_new_session=True,
             env={**(os.environ if self.has_secrets else without_secrets(os.environ)), SUPERVISED: str(os.getpid())},
         )
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended already
+            self.process.stdin.write(self.settings)
+            self.process.stdin.flush()
         self.started_s = time.monotonic()
         log.info("started", child=self.name, pid=self.process.pid)
 

@@ -16,6 +16,9 @@ from remoting.server.settings import RemotingSettings
 from schemas.errors import SetupError
 
 _MIB: Final = 1024 * 1024
+FRAME_LIMIT_MIB: Final = 64
+"""Largest remoting frame. RocketMQ takes 16 MiB (com.rocketmq.remoting.frameMaxLength, a JVM property). A registration
+of 100,000 topics in one frame needs about 20, and what frames may hold in all is bounded by other settings."""
 
 Address = tuple[str, int]
 
@@ -51,10 +54,8 @@ def gateway_settings(
     return replace(settings, **given, shown_properties=shown)
 
 
-def remoting_settings(
-    properties: NamesrvProperties, frame_limit_mib: int, *, reuse_port: bool = False
-) -> RemotingSettings:
-    """NettyServerConfig's keys of the file, and the frame limit, which is a JVM property in RocketMQ.
+def remoting_settings(properties: NamesrvProperties, *, reuse_port: bool = False) -> RemotingSettings:
+    """NettyServerConfig's keys of the file.
 
     serverChannelMaxIdleTimeSeconds 0 means that silence is no reason to close, as in Netty's IdleStateHandler.
 
@@ -64,11 +65,11 @@ def remoting_settings(
     defaults = RemotingSettings()
     memory_mib = _from_environment("ROUTELAKE_REMOTING_MEMORY_MIB", defaults.max_received_bytes // _MIB, 16)
     settings = RemotingSettings(
-        frame_limit_bytes=frame_limit_mib * _MIB,
+        frame_limit_bytes=FRAME_LIMIT_MIB * _MIB,
         reuse_port=reuse_port,
         max_connections=_from_environment("ROUTELAKE_REMOTING_CONNECTIONS", defaults.max_connections, 1),
         # The largest frame has to fit in beside another one.
-        max_received_bytes=max(memory_mib, 2 * frame_limit_mib) * _MIB,
+        max_received_bytes=max(memory_mib, 2 * FRAME_LIMIT_MIB) * _MIB,
         max_unread_bytes=memory_mib * _MIB // 2,
     )
     idle_s = properties.values.get("serverChannelMaxIdleTimeSeconds")

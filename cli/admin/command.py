@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
 from cli.admin.report import Output, Report, Status, show_dry_run, show_report, warn
 from cli.admin.session import Admin, Signs
-from cli.client_tls import OPTIONS as TLS_OPTIONS
-from cli.client_tls import client_tls
+from cli.client_tls import ClientTlsOptions
 from cli.credentials import AccessKey, BrokerAccessKey, BrokerSecretKey, SecretKey, credentials
-from cli.groups import Options, show_options
-from cli.options import Namesrv
-from clients.tls import ClientTls
+from cli.options import Namesrv, Options, show_options
 from remoting.client import RemotingClient
 from remoting.errors import AnswerError
 from schemas.codes import ResponseCode
@@ -46,17 +44,20 @@ TimeoutS = Annotated[
     float, typer.Option("--timeout-s", min=0.001, help="How long each request may take, connecting included.")
 ]
 
-_COMMON: Final[Options] = (
-    ("namesrv_addr", Namesrv, ""),
-    ("output", OutputFormat, Output.TABLE),
-    ("dry_run", DryRun, False),
-    ("timeout_s", TimeoutS, ANSWER_TIMEOUT_S),
-    ("access_key", AccessKey, ""),
-    ("secret_key", SecretKey, ""),
-    ("broker_access_key", BrokerAccessKey, ""),
-    ("broker_secret_key", BrokerSecretKey, ""),
-    *TLS_OPTIONS,
-)
+
+@dataclass(frozen=True, kw_only=True)
+class Common(Options):
+    """The options that all commands have."""
+
+    namesrv_addr: Namesrv = ""
+    output: OutputFormat = Output.TABLE
+    dry_run: DryRun = False
+    timeout_s: TimeoutS = ANSWER_TIMEOUT_S
+    access_key: AccessKey = ""
+    secret_key: SecretKey = ""
+    broker_access_key: BrokerAccessKey = ""
+    broker_secret_key: BrokerSecretKey = ""
+    tls: ClientTlsOptions = field(default_factory=ClientTlsOptions)
 
 
 def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Callable[[Work], Work]:
@@ -70,16 +71,15 @@ def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Calla
 
     def register(work: Work) -> Work:
         def run(**values: Any) -> None:  # noqa: ANN401 (typer calls it with what the signature below says)
-            common = {key: values.pop(key) for key, _, _ in _COMMON}
-            common["tls"] = client_tls(common)
-            raise typer.Exit(asyncio.run(_run(work, values, **common)))
+            common = Common.taken(values)
+            raise typer.Exit(asyncio.run(_run(work, values, common)))
 
         own = list(inspect.signature(work).parameters.values())[1:]
         hints = get_type_hints(work, include_extras=True)
-        shown = {one.name: (one.name, hints[one.name], one.default) for one in own}
-        shown |= {option[0]: option for option in _COMMON}
+        shown = {one.name: one.replace(annotation=hints[one.name]) for one in own}
+        shown |= {one.name: one for one in Common.parameters()}
         if not output_letter:
-            shown["output"] = ("output", LongOutputFormat, Output.TABLE)
+            shown["output"] = shown["output"].replace(annotation=LongOutputFormat)
         show_options(run, shown.values())
         run.__doc__ = work.__doc__
         app.command(name)(run)
@@ -88,28 +88,23 @@ def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Calla
     return register
 
 
-async def _run(
-    work: Work,
-    values: dict[str, object],
-    *,
-    namesrv_addr: str,
-    output: Output,
-    dry_run: bool,
-    timeout_s: float,
-    access_key: str,
-    secret_key: str,
-    broker_access_key: str,
-    broker_secret_key: str,
-    tls: ClientTls | None,
-) -> int:
+async def _run(work: Work, values: dict[str, object], common: Common) -> int:
     """Run a command and show its result; the exit code. Raises RoutelakeError after showing what had happened."""
-    keys = credentials(access_key, secret_key)
-    broker_keys = credentials(broker_access_key, broker_secret_key, of="broker-")
+    tls = common.tls.client()
+    keys = credentials(common.access_key, common.secret_key)
+    broker_keys = credentials(common.broker_access_key, common.broker_secret_key, of="broker-")
     if keys is not None and broker_keys is not None and keys.secret_key == broker_keys.secret_key:
         warn("--broker-secret-key is the key of --secret-key: brokers hear what counts at a NameServer, too")
     async with RemotingClient(tls=None if tls is None else tls.context()) as client:
         signs = Signs(None if keys is None else keys.sign, None if broker_keys is None else broker_keys.sign)
-        admin = Admin(client, namesrv_addr, signs, output=output, dry_run=dry_run, timeout_s=timeout_s)
+        admin = Admin(
+            client,
+            common.namesrv_addr,
+            signs,
+            output=common.output,
+            dry_run=common.dry_run,
+            timeout_s=common.timeout_s,
+        )
         try:
             report = await work(admin, **values)
         except RoutelakeError as error:

@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import typer
 
-from cli.history.options import Asking, From, Shown, To, with_asking, with_filters, with_shown
+from cli.history.options import Asking, Filters, From, Shown, To
+from cli.options import with_options
 from schemas.errors import SetupError
 
 
-@with_asking
-@with_shown
-@with_filters
+@with_options
 def changes(
     context: typer.Context,
     from_: From = "",
     to: To = "",
     *,
-    filters: dict[str, str],
+    filters: Filters,
     shown: Shown,
     asking: Asking,
 ) -> None:
@@ -27,20 +26,18 @@ def changes(
     """
     from cli.history.show import show_changes
 
-    asked = {**shown.moments(from_, to), **filters}
-    page = 1000 if shown.limit is None else min(1000, shown.limit + 1)
-    show_changes(asking.source().changes(asked, page), shown.form, shown.limit, shown.zone)
+    asked = {**shown.moments(from_, to), **filters.query()}
+    page = 1000 if shown.rows is None else min(1000, shown.rows + 1)
+    show_changes(asking.source(context).changes(asked, page), shown.form, shown.rows, shown.zone)
 
 
-@with_asking
-@with_shown
-@with_filters
+@with_options
 def diff(
     context: typer.Context,
     from_: From = "",
     to: To = "",
     *,
-    filters: dict[str, str],
+    filters: Filters,
     shown: Shown,
     asking: Asking,
 ) -> None:
@@ -53,8 +50,8 @@ def diff(
 
     if not from_:
         raise SetupError("--from is missing: the earlier moment, such as -2h or 'yesterday 02:55'")
-    asked = {**shown.moments(from_, to), **filters}
-    show_diff(asking.source().diff(asked), shown.form, shown.limit, shown.zone)
+    asked = {**shown.moments(from_, to), **filters.query()}
+    show_diff(asking.source(context).diff(asked), shown.form, shown.rows, shown.zone)
 
 
 def register(group: typer.Typer) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from cli.options import DataDir, DataMode, LakeUrl, check_there, lake_place
+from cli.data_options import DataDir, DataMode, LakeUrl, check_there, lake_place
 from runtime.disk import at_start
 from runtime.machine import acting_as_owner, mask_files
 from schemas.errors import SetupError, UnavailableError, one_line

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.credentials import HttpToken, secret
-from cli.history.options import From, Shown, To, is_on_command_line, with_shown
+from cli.data_options import DataDir, LakeUrl, check_there
+from cli.fold_options import DriverMemory
+from cli.history.options import From, Shown, To, is_on_command_line
 from cli.lake import lake_folder
-from cli.options import DataDir, DriverMemory, LakeUrl, check_there, no_password
+from cli.options import no_password, with_options
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
-@with_shown
+@with_options
 def report(
     context: typer.Context,
     name: Annotated[Name, typer.Argument(help="Which.")],
@@ -92,7 +94,7 @@ def report(
                 "--http is said beside --engine spark, --data-dir or --lake: ask a gateway, or read the tables"
             )
         (since, until), columns, rows = _from_gateway(
-            http, secret("--http-token", http_token), name, {**moments, **_times(name, times)}, shown.limit
+            http, secret("--http-token", http_token), name, {**moments, **_times(name, times)}, shown.rows
         )
     else:
         if engine is Engine.DUCKDB:
@@ -106,7 +108,7 @@ def report(
     if as_html:
         print(_page(name, columns, rows, (since, until), _query(name, (since, until), times), zone), end="")
         return
-    _show(columns, rows, shown.form, shown.limit, (since, until), zone)
+    _show(columns, rows, shown.form, shown.rows, (since, until), zone)
 
 
 def _query(name: Name, window: tuple[datetime, datetime], times: int) -> str:

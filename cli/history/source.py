@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
-from cli.options import LakePlace
+from cli.data_options import LakePlace
 from remoting.codec.frame import HTTP_IS_ELSEWHERE
 from schemas.errors import RoutelakeError, SetupError
 

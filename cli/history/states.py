@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from cli.history.options import Asking, Shown, with_asking, with_shown, with_shown_whole
+from cli.history.options import Asking, Shown, ShownWhole
+from cli.options import with_options
 from schemas.errors import SetupError
 
 
-@with_asking
-@with_shown
+@with_options
 def timeline(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="The topic.")] = "",
@@ -34,12 +34,11 @@ def timeline(
     if bool(topic) == bool(broker):
         raise SetupError("name a topic, or a broker group with --broker, and not both")
     kind, name = ("topics", topic) if topic else ("brokers", broker)
-    pages = asking.source().timeline(kind, name, shown.moments(from_, to))
-    show_timeline(pages, shown.form, shown.limit, shown.zone)
+    pages = asking.source(context).timeline(kind, name, shown.moments(from_, to))
+    show_timeline(pages, shown.form, shown.rows, shown.zone)
 
 
-@with_asking
-@with_shown_whole
+@with_options
 def blame(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The topic.")],
@@ -47,7 +46,7 @@ def blame(
         str, typer.Option("--as-of", metavar="MOMENT", help="Of its route then: an epoch, -2h, 'yesterday 02:55'.")
     ] = "now",
     *,
-    shown: Shown,
+    shown: ShownWhole,
     asking: Asking,
 ) -> None:
     """Show who set each field of a topic's route, when, by what."""
@@ -55,7 +54,7 @@ def blame(
     from cli.history.times import moment_text
 
     moment = moment_text(as_of, "--as-of", datetime.now(UTC), shown.zone)
-    show_blame(asking.source().blame(topic, moment), shown.form, shown.zone)
+    show_blame(asking.source(context).blame(topic, moment), shown.form, shown.zone)
 
 
 def register(group: typer.Typer) -> None:

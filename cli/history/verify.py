@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from cli.data_options import DataDir, LakeUrl, LogConfig, LogUrl, check_there, log_url
 from cli.lake import lake_folder
-from cli.options import DataDir, LakeUrl, LogConfig, LogUrl, check_there, log_url
 from cli.route import Output
 from eventlog.urls import with_config
 from schemas.errors import RoutelakeError, SetupError, one_line

@@ -76,7 +76,7 @@ def fold_on_a_cluster(folder: Path, *, intervals: bool) -> Iterator[Fold]:
     workers = [
         SparkWorker(folder / f"worker-{number}", properties, master.url, f"127.0.0.{number}") for number in (2, 3)
     ]
-    options = ("--master", master.url, "--spark-config", str(properties), "--fold-niceness", "0")
+    options = ("--master", master.url, "--spark-config", str(properties))
     server = Routelake(folder / "data", "fold", options, root=root)
     try:
         master.start()

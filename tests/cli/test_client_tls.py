@@ -9,10 +9,11 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.client_tls import OPTIONS, client_tls
+from cli.client_tls import ClientTlsOptions
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
@@ -156,8 +157,8 @@ def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: 
 
 
 def test_what_the_options_say(tmp_path: Path, authority: Authority, own: Pair) -> None:
-    def said(**values: object) -> ClientTls | None:
-        return client_tls({name: values.get(name, default) for name, _, default in OPTIONS})
+    def said(**values: Any) -> ClientTls | None:
+        return ClientTlsOptions(**values).client()
 
     assert said() is None
     assert said(tls=True) == ClientTls()

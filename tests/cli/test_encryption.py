@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.encryption import Encryption
+from cli.gateway_options import Encryption
 from dev.support.certificates import Authority
 from schemas.errors import SetupError
-from security.tls_config import TlsOptions
 
 PAIR = {"cert": "tls.pem", "key": "tls.key"}
 
@@ -26,32 +26,23 @@ PAIR = {"cert": "tls.pem", "key": "tls.key"}
         ({**PAIR, "client_ca": "ca.pem", "mode": "enforcing"}, True, True),
     ],
 )
-def test_who_is_asked(options: dict[str, str], enforced: bool, knows_clients: bool) -> None:
+def test_who_is_asked(options: dict[str, Any], enforced: bool, knows_clients: bool) -> None:
     """Beyond this machine it is enough that a certificate is demanded of everybody; encryption alone asks nobody."""
-    found = Encryption(None, TlsOptions(**options))
+    found = Encryption(**options)
     assert (found.is_enforced, found.knows_clients) == (enforced, knows_clients)
-
-
-def test_a_child_is_told_the_same() -> None:
-    options = TlsOptions("c", "k", "file:p", "ca", "optional", "enforcing")
-    assert Encryption(Path("tls.properties"), options).arguments == [
-        *("--tls-config", "tls.properties", "--tls-cert", "c", "--tls-key", "k", "--tls-key-password", "file:p"),
-        *("--tls-client-ca", "ca", "--tls-client-auth", "optional", "--tls-mode", "enforcing"),
-    ]
-    assert Encryption(None, TlsOptions()).arguments == []
 
 
 def test_the_files_are_tried(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue()
-    Encryption(None, TlsOptions(str(pair.cert), str(pair.key))).check()
-    Encryption(None, TlsOptions()).check()
+    Encryption(cert=str(pair.cert), key=str(pair.key)).check()
+    Encryption().check()
     with pytest.raises(SetupError, match="cannot be read"):
-        Encryption(None, TlsOptions(str(pair.cert), str(tmp_path / "none"))).check()
+        Encryption(cert=str(pair.cert), key=str(tmp_path / "none")).check()
 
 
 def test_a_file_that_is_no_properties(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="--tls-config .*none: No such file"):
-        Encryption(tmp_path / "none", TlsOptions()).settings()
+        Encryption(config=tmp_path / "none").settings()
     (tmp_path / "tls.properties").write_bytes(b"tls.server.mode=\\u12\n")
     with pytest.raises(SetupError, match=r"tls\.properties"):
-        Encryption(tmp_path / "tls.properties", TlsOptions()).settings()
+        Encryption(config=tmp_path / "tls.properties").settings()

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.exposure import check_exposed, is_beyond
-from cli.preflight import Listen
+from cli.preflight import Listen, check_exposed, is_beyond
 from schemas.errors import SetupError
 
 HERE, EVERYWHERE = Listen("127.0.0.1", 1), Listen("0.0.0.0", 2)

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from cli.data_options import lake_place
 from cli.history.show import Form, show_changes, show_diff
 from cli.history.source import HttpSource, LakeSource
-from cli.options import lake_place
 from dev.support.command import command, process
 from dev.support.http_api import broker
 from dev.support.live import LiveRoutelake

@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 
 from cli import preflight
-from cli.data_options import DataOptions
 from cli.main import main
 from cli.preflight import Listen, exposure, listen_address
 from dev.peers.java import free_port
 from dev.peers.routelake import ROOT
-from eventlog.urls import with_config
 from lake.delta.ddl import lock_lake
 from schemas.errors import SetupError
 
@@ -50,7 +48,7 @@ class Refused:
         def made(*_: object) -> None:
             raise AssertionError("it went on")
 
-        monkeypatch.setattr("cli.data_options.DataOptions.make", made)
+        monkeypatch.setattr("cli.data_options.LogOptions.make", made)
 
     def __call__(self, *words: str) -> str:
         """The one line that it says."""
@@ -176,19 +174,6 @@ def test_files_of_kafka_client_properties(
     assert "is for a log in Kafka" in refused(*words_of(command, ports), *kafka[2:])
 
 
-def test_children_get_the_file_that_was_named_whatever_their_environment_says(tmp_path: Path) -> None:
-    data = ["--data-dir", str(tmp_path), "--data-mode", "700"]
-    assert DataOptions(tmp_path, "700", "", "").arguments() == [*data, "--event-log", f"sqlite://{tmp_path}/events.db"]
-    url = with_config("kafka://k:9092/t", tmp_path / "file")
-    assert DataOptions(tmp_path, "700", url, "").arguments() == [
-        *data,
-        "--event-log",
-        f"kafka://k:9092/t?config={tmp_path}/file",
-        "--event-log-config",
-        f"{tmp_path}/file",
-    ]
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("command", ["serve", "gateway"])
 @pytest.mark.parametrize("option", ["--http", "--remoting"])
@@ -261,8 +246,6 @@ def test_configuration_files(
         ("--trigger-ms -1", "--trigger-ms"),
         ("--history-retention-days 0", "--history-retention-days"),
         ("--history-retention-days 99999999", "--history-retention-days"),
-        ("--liveness-interval-s 0", "--liveness-interval-s"),
-        ("--liveness-interval-s nan", "--liveness-interval-s"),
         ("--event-log-retention-hours inf", "--event-log-retention-hours"),
         ("--event-log-retention-hours nan", "--event-log-retention-hours"),
         ("--data-dir text", "cannot write to the data directory"),
@@ -301,8 +284,6 @@ def test_a_standby_needs_a_lake_that_another_machine_reaches(refused: Refused) -
         ("--self-preservation 15.5%", "--self-preservation '15.5%': expected a share"),
         ("--self-preservation 100%", "expected a share, for example 15%, or off"),
         ("--self-preservation yes", "expected a share"),
-        ("--self-preservation-limit-s 0", "--self-preservation-limit-s"),
-        ("--self-preservation-limit-s nan", "--self-preservation-limit-s"),
     ],
 )
 def test_shares(refused: Refused, ports: tuple[str, ...], command: str, words: str, says: str) -> None:

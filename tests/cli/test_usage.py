@@ -156,7 +156,7 @@ def test_completion_in_bash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     assert completed("routelake ser") == ["serve"]
     assert completed("routelake admin topicR") == ["topicRoute"]
-    assert completed("routelake serve --liveness") == ["--liveness-interval-s"]
+    assert completed("routelake serve --max-clock") == ["--max-clock-leap-s"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -81,8 +81,8 @@ def peaks_of(pid: int) -> dict[int, tuple[str, int]]:
         kinds = {
             "org.apache.spark.deploy": "java",
             "pyspark": "worker",
-            "cli.main fold": "fold",
-            "cli.main gateway": "gateway",
+            "cli.child fold": "fold",
+            "cli.child gateway": "gateway",
         }
         found[pid] = (next((kind for part, kind in kinds.items() if part in line), "other"), memory_bytes(pid) // MIB)
         for children in Path(f"/proc/{pid}/task").glob("*/children"):

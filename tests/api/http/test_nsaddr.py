@@ -12,7 +12,7 @@ import pytest
 
 from api.gateway.live_gateways import live_addresses
 from api.http.settings import from_environment
-from cli.gateway_options import OPTIONS, GatewayOptions
+from cli.gateway_options import GatewayOptions
 from cli.preflight import Listen
 from dev.support.http_api import HttpApi, problem
 from dev.support.local import LocalLake
@@ -55,8 +55,7 @@ def test_other_addresses_can_be_said(make_api: Any) -> None:
 
 
 def started(gateway_id: str) -> GatewayOptions:
-    values = {name: default for name, _, default in OPTIONS}
-    return GatewayOptions.of({**values, "gateway_id": gateway_id})
+    return GatewayOptions(gateway_id=gateway_id)
 
 
 @pytest.mark.parametrize(

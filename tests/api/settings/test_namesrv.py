@@ -70,7 +70,7 @@ def test_live_and_start_keys_have_a_place_to_take_effect() -> None:
         "\n".join(f"{key.name}={'1' if key.kind == 'int' else 'true'}" for key in KEYS.values() if key.use is Use.LIVE)
     )
     settings = gateway_settings(
-        GatewaySettings(gateway_id="g", lake_dir=Path()), properties, remoting_settings(properties, 64), DEFAULT
+        GatewaySettings(gateway_id="g", lake_dir=Path()), properties, remoting_settings(properties), DEFAULT
     )
     assert all(getattr(settings, key.field) is True for key in LIVE_KEYS.values())
 
@@ -100,10 +100,10 @@ def test_what_takes_effect() -> None:
         "scanNotActiveBrokerInterval=20000\n"
     )
     assert properties.warnings == ()
-    bounds = remoting_settings(properties, 16)
+    bounds = remoting_settings(properties)
     listen = listen_address(properties, DEFAULT)
     assert listen == ("10.0.0.1", 19876)
-    assert (bounds.idle_timeout_s, bounds.backlog, bounds.frame_limit_bytes) == (30.0, 7, 16 * 1024 * 1024)
+    assert (bounds.idle_timeout_s, bounds.backlog, bounds.frame_limit_bytes) == (30.0, 7, 64 * 1024 * 1024)
     settings = gateway_settings(GatewaySettings(gateway_id="g", lake_dir=Path()), properties, bounds, listen)
     assert settings.support_acting_master
     assert not settings.enable_topic_list
@@ -124,7 +124,7 @@ def test_a_port_without_an_address_does_not_open_the_network() -> None:
 
 
 def test_no_idle_limit() -> None:
-    assert remoting_settings(checked("serverChannelMaxIdleTimeSeconds=0"), 64).idle_timeout_s == math.inf
+    assert remoting_settings(checked("serverChannelMaxIdleTimeSeconds=0")).idle_timeout_s == math.inf
 
 
 def test_what_a_stock_namesrv_dumps_into_its_file_is_accepted() -> None:
@@ -255,8 +255,6 @@ def test_the_command_line_and_the_variable_win_over_the_file(
             str(tmp_path),
             "--config",
             str(file),
-            "--frame-limit-mib",
-            "17",
             *options,
         )
         == 0
@@ -266,7 +264,7 @@ def test_the_command_line_and_the_variable_win_over_the_file(
     assert isinstance(settings, GatewaySettings)
     assert settings.order_message_enable
     assert not settings.allow_config_update
-    assert seen["remoting_settings"].frame_limit_bytes == 17 * 1024 * 1024  # type: ignore[attr-defined]
+    assert seen["remoting_settings"].frame_limit_bytes == 64 * 1024 * 1024  # type: ignore[attr-defined]
     assert seen["http_settings"].protect_reads  # type: ignore[attr-defined]
 
 
@@ -283,17 +281,16 @@ def test_every_key_that_takes_effect_is_in_the_docs() -> None:
 
 def test_what_peers_may_hold_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = checked("")
-    assert remoting_settings(nothing, 64).max_received_bytes == 128 * 1024 * 1024
-    assert remoting_settings(nothing, 200).max_received_bytes == 400 * 1024 * 1024
+    assert remoting_settings(nothing).max_received_bytes == 128 * 1024 * 1024
     monkeypatch.setenv("ROUTELAKE_REMOTING_MEMORY_MIB", "512")
     monkeypatch.setenv("ROUTELAKE_REMOTING_CONNECTIONS", "77")
-    bounds = remoting_settings(nothing, 64)
+    bounds = remoting_settings(nothing)
     assert (bounds.max_received_bytes, bounds.max_unread_bytes) == (512 * 1024 * 1024, 256 * 1024 * 1024)
     assert bounds.max_connections == 77
     for text in ("many", "0", "-5", "1.5"):
         monkeypatch.setenv("ROUTELAKE_REMOTING_CONNECTIONS", text)
         with pytest.raises(SetupError, match="ROUTELAKE_REMOTING_CONNECTIONS=.*without it, it is 10000"):
-            remoting_settings(nothing, 64)
+            remoting_settings(nothing)
 
 
 def test_all_faults_of_a_file_are_in_one_message(tmp_path: Path) -> None:

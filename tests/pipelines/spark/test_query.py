@@ -209,6 +209,7 @@ def test_torn_state_heals_after_some_tries(stage: Stage, pattern: str, monkeypat
     last = stage.write(records[30:])
     monkeypatch.setattr(main, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(main, "_MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(main, "give_way", lambda: None)
 
     def end(self: job.FoldQuery, timeout_s: float = 0.0) -> bool:
         self.query.stop()  # the process does not end here
@@ -220,7 +221,7 @@ def test_torn_state_heals_after_some_tries(stage: Stage, pattern: str, monkeypat
 
     def fold() -> None:
         while EXIT_FAILED in (codes or [EXIT_FAILED])[-1:]:  # as a supervisor has it
-            codes.append(main._fold(stage.spark, replace(stage.settings, niceness=0), stop, None))
+            codes.append(main._fold(stage.spark, stage.settings, stop, None))
 
     folding = threading.Thread(target=fold)
     folding.start()
