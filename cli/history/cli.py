@@ -3,25 +3,114 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Annotated
+
 import typer
 
-from cli.history import changes as history_changes
-from cli.history import rebuild as history_rebuild
 from cli.history import report as history_report
-from cli.history import states as history_states
-from cli.history import verify as history_verify
+from cli.history import tables as history_tables
+from cli.history.options import Asking, Filters, From, Shown, ShownWhole, To
+from cli.options import with_options
 from cli.usage import group
+from schemas.errors import SetupError
 
 history = group(
     "The past: changes, differences, timelines, a proof. Asks a gateway (--http), or reads tables (--data-dir)."
 )
-history_changes.register(history)
-history_states.register(history)
-history_report.register(history)
-history_verify.register(history)
-history_rebuild.register(history)
+
+
+@with_options
+def changes(
+    context: typer.Context,
+    from_: From = "",
+    to: To = "",
+    *,
+    filters: Filters,
+    shown: Shown,
+    asking: Asking,
+) -> None:
+    """Show everything that changed, newest first: when, by whom, what.
+
+    In the table, rows that one cause changed alike in several topics are one line. JSON is an object a line.
+    """
+    from cli.history.show import show_changes
+
+    asked = {**shown.moments(from_, to), **filters.query()}
+    page = 1000 if shown.rows is None else min(1000, shown.rows + 1)
+    show_changes(asking.source(context).changes(asked, page), shown.form, shown.rows, shown.zone)
+
+
+@with_options
+def diff(
+    context: typer.Context,
+    from_: From = "",
+    to: To = "",
+    *,
+    filters: Filters,
+    shown: Shown,
+    asking: Asking,
+) -> None:
+    """Show what is different between two moments, whatever happened in between.
+
+    In the table, + is a row that only the later moment has, - one that only the earlier has, ~ one that both have, with
+    other values. --command, --peer, --user and --outcome keep the rows that such a change touched.
+    """
+    from cli.history.show import show_diff
+
+    if not from_:
+        raise SetupError("--from is missing: the earlier moment, such as -2h or 'yesterday 02:55'")
+    asked = {**shown.moments(from_, to), **filters.query()}
+    show_diff(asking.source(context).diff(asked), shown.form, shown.rows, shown.zone)
+
+
+@with_options
+def timeline(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="The topic.")] = "",
+    broker: Annotated[str, typer.Option("--broker", metavar="BROKERNAME", help="A broker group in its place.")] = "",
+    from_: Annotated[str, typer.Option("--from", metavar="MOMENT", help="Only states that held then or later.")] = "",
+    to: Annotated[str, typer.Option("--to", metavar="MOMENT", help="Only states that began by then.")] = "",
+    *,
+    shown: Shown,
+    asking: Asking,
+) -> None:
+    """Show the states of a topic's route, or of a broker group, one after the other, newest first.
+
+    From when to when, what began and ended it, and what it was. With --to, what had not ended by then has no end. JSON
+    is an object a line.
+    """
+    from cli.history.show import show_timeline
+
+    if bool(topic) == bool(broker):
+        raise SetupError("name a topic, or a broker group with --broker, and not both")
+    kind, name = ("topics", topic) if topic else ("brokers", broker)
+    pages = asking.source(context).timeline(kind, name, shown.moments(from_, to))
+    show_timeline(pages, shown.form, shown.rows, shown.zone)
+
+
+@with_options
+def blame(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    as_of: Annotated[
+        str, typer.Option("--as-of", metavar="MOMENT", help="Of its route then: an epoch, -2h, 'yesterday 02:55'.")
+    ] = "now",
+    *,
+    shown: ShownWhole,
+    asking: Asking,
+) -> None:
+    """Show who set each field of a topic's route, when, by what."""
+    from cli.history.show import moment_text, show_blame
+
+    moment = moment_text(as_of, "--as-of", datetime.now(UTC), shown.zone)
+    show_blame(asking.source(context).blame(topic, moment), shown.form, shown.zone)
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
+    for command in (changes, diff, timeline, blame):
+        history.command()(command)
+    history_report.register(history)
+    history_tables.register(history)
     app.add_typer(history, name="history")

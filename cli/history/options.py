@@ -62,7 +62,7 @@ class Asking(Options):
         Raises:
             SetupError: Both are said, there are no tables, or the token cannot be read.
         """
-        from cli.history.source import HttpSource, LakeSource
+        from cli.history.source import of_gateway, of_tables
 
         data_dir = self.data_dir
         if self.lake:
@@ -83,8 +83,8 @@ class Asking(Options):
             from lake.history.no_pandas import keep_pandas_out
 
             keep_pandas_out()
-            return LakeSource(lake_place(data_dir, self.lake))
-        return HttpSource(self.http or _DEFAULT_GATEWAY, secret("--http-token", self.http_token))
+            return of_tables(lake_place(data_dir, self.lake))
+        return of_gateway(self.http or _DEFAULT_GATEWAY, secret("--http-token", self.http_token))
 
 
 def is_on_command_line(context: typer.Context, name: str) -> bool:
@@ -119,13 +119,13 @@ class ShownWhole(Options):
     @property
     def zone(self) -> tzinfo | None:
         """Of times; None: this machine's. Raises SetupError."""
-        from cli.history.times import time_zone
+        from cli.history.show import time_zone
 
         return time_zone(self.time_zone)
 
     def moments(self, from_: str, to: str) -> dict[str, str]:
         """``from`` and ``to`` as HTTP has them, as far as they are said. Raises SetupError."""
-        from cli.history.times import moment_text
+        from cli.history.show import moment_text
 
         now, zone = datetime.now(UTC), self.zone
         given = (("from", from_), ("to", to))

@@ -133,7 +133,7 @@ def _from_gateway(
     address: str, token: str, name: Name, asked: dict[str, str], limit: int | None
 ) -> tuple[tuple[datetime, datetime], list[str], list[tuple[Any, ...]]]:
     """Window, columns and rows; of more than ``limit`` rows as many pages as show that there are. RoutelakeError."""
-    from cli.history.source import HttpSource
+    from cli.history.source import of_gateway
     from lake.history.reports import TIME_COLUMNS
 
     def value_of(column: str, value: object) -> object:
@@ -141,7 +141,7 @@ def _from_gateway(
 
     rows: list[tuple[Any, ...]] = []
     page: dict[str, Any] = {}
-    for page in HttpSource(address, token).report(name, asked):
+    for page in of_gateway(address, token).report(name, asked):
         rows += [tuple(value_of(*cell) for cell in row.items()) for row in page["rows"]]
         if limit is not None and len(rows) > limit:
             break
@@ -172,8 +172,7 @@ def _show(
     zone: tzinfo | None,
 ) -> None:
     from cli.admin.report import write_table
-    from cli.history.show import Form, plain_text, write_rows
-    from cli.history.times import local_text
+    from cli.history.show import Form, local_text, plain_text, write_rows
 
     shown = rows if limit is None else rows[:limit]
     if form is not Form.TABLE:
@@ -203,7 +202,7 @@ def _page(
     query: str,
     zone: tzinfo | None,
 ) -> str:
-    from cli.history.times import local_text
+    from cli.history.show import local_text
     from lake.history.report_page import page
     from lake.history.reports import BY_NAME
 
@@ -218,7 +217,7 @@ def _page(
 
 
 def _window_text(window: tuple[datetime, datetime], zone: tzinfo | None) -> str:
-    from cli.history.times import local_text, zone_text
+    from cli.history.show import local_text, zone_text
 
     since, until = window
     begin = "the beginning" if since == _BEGINNING else local_text(since, zone)

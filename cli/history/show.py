@@ -1,23 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `routelake history` prints: tables for people, JSON and CSV for programs."""
+"""What `routelake history` prints: tables for people, JSON and CSV for programs; and times as people write them."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from itertools import chain, groupby
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cli.admin.report import write_table
 from cli.history.source import DiffPage
-from cli.history.times import local_text, zone_text
+from schemas.errors import SetupError
 
 _SHOWN_TOPICS: Final = 3
 _SHOWN_TEXT: Final = 200
 _CHANGE_TITLES: Final = ("Time", "Epoch", "Command", "Result", "By", "Table", "Target", "Change")
+_TIMELINE_COLUMNS: Final = ("from", "to", "fromEpoch", "toEpoch", "begunBy", "endedBy")
+_BLAME_COLUMNS: Final = ("tableName", "brokerName", "field", "value", "epoch", "eventTime", "setBy")
+EXPECTED: Final = (
+    "an epoch (17), now, a time ago (-2h, -1d12h), today, yesterday or a date with a time (yesterday 02:55, "
+    "2026-01-31 03:00), a time alone (02:55, the last one), each in the zone of --time-zone, or a time with its "
+    "own (2026-01-31T03:00:00Z)"
+)
+_AGO: Final = re.compile(r"-(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+)s)?", re.ASCII)
+_DAY: Final = re.compile(r"(today|yesterday|\d{4}-\d\d-\d\d)?[ Tt]?(\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?)?", re.ASCII)
+_WITH_OFFSET: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[ Tt](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?) ?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
 _DIFF_TITLES: Final = ("Table", "", "Key", "Change")
 
 
@@ -51,6 +65,71 @@ def show_changes(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int |
     print(f"times are of {zone_text(time_of(shown[0]['eventTime']), zone)}")
     if has_more:
         print(f"there are older ones; --limit says how many to show ({limit})")
+
+
+def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int | None, zone: tzinfo | None) -> None:
+    """Print intervals.
+
+    Args:
+        pages: Of them, newest first.
+        form: A table; an object a line; CSV.
+        limit: How many at most; None: all.
+        zone: Of times in the table.
+    """
+    if form is not Form.TABLE:
+        found = list(limited(pages, limit))
+        states = [name for name in next(chain.from_iterable(found), {}) if name not in _TIMELINE_COLUMNS]
+        write_rows(found, form, (*_TIMELINE_COLUMNS, *states))
+        return
+    shown, has_more = first_rows(pages, limit)
+    if not shown:
+        print("there is nothing")
+        return
+    write_table(
+        ("From", "To", "Epoch", "Command", "By", "State"),
+        [
+            (
+                local_text(time_of(row["from"]), zone),
+                "still" if row["to"] is None else local_text(time_of(row["to"]), zone),
+                row["fromEpoch"],
+                row["begunBy"]["command"],
+                who(row["begunBy"]["actor"] or {}),
+                plain_text(_state(row)),
+            )
+            for row in shown
+        ],
+    )
+    print(f"times are of {zone_text(time_of(shown[0]['from']), zone)}")
+    if has_more:
+        print(f"there are older ones; --limit says how many to show ({limit})")
+
+
+def show_blame(found: Mapping[str, Any], form: Form, zone: tzinfo | None) -> None:
+    """Print the fields of a route. JSON is one object, as HTTP has it."""
+    if form is Form.JSON:
+        print(json.dumps(found, ensure_ascii=False))
+        return
+    if form is Form.CSV:
+        write_rows([found["fields"]], form, _BLAME_COLUMNS)
+        return
+    write_table(
+        ("Broker", "Field", "Value", "Since", "Epoch", "Command", "By"),
+        [
+            (
+                row["brokerName"],
+                row["field"],
+                row["value"] if isinstance(row["value"], str) else json.dumps(row["value"]),
+                local_text(time_of(row["eventTime"]), zone),
+                row["epoch"],
+                row["setBy"]["command"],
+                who(row["setBy"]["actor"] or {}),
+            )
+            for row in found["fields"]
+        ],
+    )
+    cut = found["asOf"]
+    time = time_of(cut["eventTime"])
+    print(f"as of epoch {cut['epoch']} of {local_text(time, zone)}, {zone_text(time, zone)}")
 
 
 def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tzinfo | None) -> None:
@@ -188,3 +267,106 @@ def plain_text(text: str) -> str:
 def time_of(text: str) -> datetime:
     """A time of an answer."""
     return datetime.fromisoformat(text)
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """``writable readable 8/8 on broker-a, broker-b``, or a broker's."""
+    if "alive" in row:
+        alive = ", ".join(each["brokerAddr"] for each in row["live"])
+        known = " ".join(f"{key}={value}" for key, value in (row["brokerAddrs"] or {}).items())
+        return f"alive: {alive} ({known})" if alive else f"no address alive ({known})" if known else "gone"
+    if not row["brokers"]:
+        return "gone"
+    can = [name for name in ("writable", "readable") if row[name]] or ["neither writable nor readable"]
+    brokers = ", ".join(each["brokerName"] for each in row["brokers"])
+    return f"{' '.join(can)}, {row['writeQueueNums']} to write, {row['readQueueNums']} to read, on {brokers}"
+
+
+def time_zone(name: str) -> tzinfo | None:
+    """A zone by its name in the IANA database; None, this machine's, without one.
+
+    Raises:
+        SetupError: There is none of that name.
+    """
+    if not name:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        what = f"--time-zone: there is no zone {name!r}; write one such as UTC or Asia/Shanghai"
+        raise SetupError(what) from error
+
+
+def moment_text(text: str, option: str, now: datetime, zone: tzinfo | None) -> str:
+    """What ``as_of`` and its like take: an epoch, ``now``, or an RFC 3339 time in UTC.
+
+    Args:
+        text: As somebody wrote it.
+        option: Where, for errors.
+        now: What it is relative to; aware.
+        zone: Of times that do not say theirs; None: this machine's.
+
+    Raises:
+        SetupError: It is no moment.
+    """
+    found = text.strip().lower()
+    if found == "now" or re.fullmatch(r"[0-9]{1,9}", found):
+        return found
+    time = _moment(found, now, zone)
+    if time is None:
+        raise SetupError(f"{option} {text!r} is no moment; write {EXPECTED}")
+    return time.isoformat().replace("+00:00", "Z")
+
+
+def local_text(time: datetime, zone: tzinfo | None) -> str:
+    """A time for people, to the millisecond, without its zone: `zone_text` says that once."""
+    return time.astimezone(zone).isoformat(sep=" ", timespec="milliseconds")[:23]
+
+
+def zone_text(time: datetime, zone: tzinfo | None) -> str:
+    """A zone for people, as it is at a time: ``CET (UTC+01:00)``."""
+    local = time.astimezone(zone)
+    offset = local.isoformat()[-6:]
+    name = str(zone) if isinstance(zone, ZoneInfo) else local.tzname() or ""
+    return "UTC" if name == "UTC" else f"{name} (UTC{offset})"
+
+
+def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
+    """In UTC."""
+    try:
+        ago = _AGO.fullmatch(text)
+        if ago is not None and any(ago.groups()):
+            weeks, days, hours, minutes, seconds = (int(each or 0) for each in ago.groups())
+            ago_by = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+            return (now - ago_by).astimezone(UTC)
+        own = _WITH_OFFSET.fullmatch(text)
+        if own is not None:
+            return datetime.fromisoformat(f"{own[1]}T{own[2]}{own[3].upper()}").astimezone(UTC)
+        day = _DAY.fullmatch(text)
+        if day is None or not any(day.groups()):
+            return None
+        return _on_a_day(day[1], day[2], now.astimezone(zone), zone).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _on_a_day(day: str | None, clock: str | None, now: datetime, zone: tzinfo | None) -> datetime:
+    """Midnight where no time is said; the last such time where no day is."""
+    today = now.date()
+    date = (
+        today - timedelta(days=1)
+        if day == "yesterday"
+        else today
+        if day in (None, "today")
+        else datetime.fromisoformat(day).date()
+    )
+    hours, _, rest = (clock or "00:00").partition(":")
+    time = datetime.fromisoformat(f"{date.isoformat()}T{int(hours):02}:{rest}")
+    found = _in_zone(time, zone)
+    if day is None and found > now:
+        found = _in_zone(time - timedelta(days=1), zone)
+    return found
+
+
+def _in_zone(time: datetime, zone: tzinfo | None) -> datetime:
+    return time.astimezone() if zone is None else time.replace(tzinfo=zone)

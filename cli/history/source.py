@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the answers of `routelake history` come from: a gateway over HTTP, or the tables alone.
+"""Where the answers of `routelake history` come from: one client of ``GET /v1/...``, for a gateway or for tables.
 
-Both give the same: JSON objects as HTTP has them.
+For tables, the functions behind those paths are called in this process. The routes of `api.http` themselves are not:
+FastAPI takes as long to import as all that a command does.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from cli.data_options import LakePlace
@@ -19,9 +22,14 @@ if TYPE_CHECKING:
     import httpx
 
     from lake.history.changelog import ChangesAsked
+    from lake.history.history import History
 
 Asked = Mapping[str, str]
-"""Parameters as `GET /v1/changes` and `GET /v1/diff` have them."""
+"""Parameters as in a URL."""
+Answer = dict[str, Any]
+"""JSON of an answer."""
+Get = Callable[[tuple[str, ...], Asked], Answer]
+"""The answer to a GET of a path, given in parts, without ``/v1``. Raises RoutelakeError."""
 
 _PAGE: Final = 1000
 _TIMEOUT_S: Final = 120.0
@@ -29,180 +37,124 @@ _KINDS: Final = {"topics": "topic", "brokers": "broker group"}
 
 
 class DiffPage(NamedTuple):
-    """A page of differences, and the moments that were compared."""
+    """A page of differences, and the points in time that were compared."""
 
     before: dict[str, Any]
     after: dict[str, Any]
     differences: list[dict[str, Any]]
 
 
-class Source(Protocol):
-    """Answers questions about the past."""
+class Source:
+    """Answers questions about the past. All methods raise RoutelakeError.
+
+    Args:
+        connect: A context in which to ask.
+    """
+
+    def __init__(self, connect: Callable[[], AbstractContextManager[Get]]) -> None:
+        """Nothing is asked yet."""
+        self._connect = connect
 
     def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
-        """Pages of changes, newest first. Raises RoutelakeError."""
+        """Pages of changes, newest first."""
+        return (found["changes"] for found in self._pages(("changes",), asked, page))
 
     def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
-        """Pages of differences; at least one. Raises RoutelakeError."""
+        """Pages of differences; at least one."""
+        pages = self._pages(("diff",), asked, page)
+        return (DiffPage(found["from"], found["to"], found["differences"]) for found in pages)
 
     def timeline(self, kind: str, name: str, asked: Asked) -> Iterator[list[dict[str, Any]]]:
-        """Pages of intervals of one of ``topics`` or ``brokers``, newest first. Raises RoutelakeError.
+        """Pages of intervals of one of ``topics`` or ``brokers``, newest first.
 
         ``asked`` may have ``from`` and ``to``.
         """
+        return (found["intervals"] for found in self._pages((kind, name, "timeline"), asked))
 
-    def blame(self, topic: str, as_of: str) -> dict[str, Any]:
-        """As `GET /v1/topics/{topic}/blame`. Raises RoutelakeError."""
+    def blame(self, topic: str, as_of: str) -> Answer:
+        """The origin of each field of a topic's route."""
+        with self._connect() as get:
+            return get(("topics", topic, "blame"), {"as_of": as_of})
 
+    def report(self, name: str, asked: Asked) -> Iterator[Answer]:
+        """Pages of a report of a gateway; at least one."""
+        return self._pages(("reports", name), asked)
 
-class LakeSource:
-    """The tables in a folder or at a URL, beside a running routelake or without one."""
-
-    def __init__(self, place: LakePlace) -> None:
-        """Nothing is read yet.
-
-        Raises:
-            SetupError: There are no tables, or the URL is unusable.
-        """
-        from lake.history.history import History
-
-        if place.url:
-            from lake.store import store_of
-
-            store_of(place.url)
-        elif not place.folder.is_dir():
-            raise SetupError(f"{place.folder.parent} holds no tables: there is no {place.folder}")
-        self._history = History(place.url or place.folder)
-
-    def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
-        """See `Source`."""
-        from lake.history.change_json import change_members
-        from lake.history.changelog import list_changes
-
-        question, cursor = _question(asked), None
-        while True:
-            found = list_changes(self._history, question, limit=page, cursor=cursor)
-            yield list(map(change_members, found.changes))
-            cursor = found.next_cursor
-            if cursor is None:
-                return
-
-    def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
-        """See `Source`."""
-        from lake.history.change_json import cut_members, difference_members
-        from lake.history.diff import diff
-
-        question, cursor = _question(asked), None
-        while True:
-            found = diff(self._history, question, limit=page, cursor=cursor)
-            before, after = cut_members(found.before), cut_members(found.after)
-            yield DiffPage(before, after, list(map(difference_members, found.differences)))
-            cursor = found.next_cursor
-            if cursor is None:
-                return
-
-    def timeline(self, kind: str, name: str, asked: Asked) -> Iterator[list[dict[str, Any]]]:
-        """See `Source`."""
-        from lake.history.change_json import interval_members
-        from lake.history.timeline import Window, broker_timeline, topic_timeline
-
-        window = Window(asked.get("from"), asked.get("to"))
-        ask, cursor = topic_timeline if kind == "topics" else broker_timeline, None
-        while True:
-            found = ask(self._history, name, window, limit=_PAGE, cursor=cursor)
-            if not found.intervals and found.next_cursor is None and cursor is None:
-                when = "was at no moment asked for" if asked else "never was"
-                raise RoutelakeError(f"there {when} a {_KINDS[kind]} {name!r}")
-            yield list(map(interval_members, found.intervals))
-            cursor = found.next_cursor
-            if cursor is None:
-                return
-
-    def blame(self, topic: str, as_of: str) -> dict[str, Any]:
-        """See `Source`."""
-        from lake.history.change_json import cut_members, field_members
-        from lake.history.provenance import topic_blame
-
-        found = topic_blame(self._history, topic, as_of)
-        if not found.fields:
-            raise RoutelakeError(f"topic {topic} had no route at epoch {found.moment.commit.epoch}")
-        return {"asOf": cut_members(found.moment), "fields": list(map(field_members, found.fields))}
+    def _pages(self, path: tuple[str, ...], asked: Asked, page: int = _PAGE) -> Iterator[Answer]:
+        with self._connect() as get:
+            cursor: dict[str, str] = {}
+            while True:
+                found = get(path, {**asked, "limit": str(page), **cursor})
+                yield found
+                if found.get("nextCursor") is None:
+                    return
+                cursor = {"cursor": found["nextCursor"]}
 
 
-class HttpSource:
+def of_tables(place: LakePlace) -> Source:
+    """The tables in a folder or at a URL, beside a running routelake or without one.
+
+    Raises:
+        SetupError: There are no tables, or the URL is unusable.
+    """
+    from lake.history.history import History
+
+    if place.url:
+        from lake.store import store_of
+
+        store_of(place.url)
+    elif not place.folder.is_dir():
+        raise SetupError(f"{place.folder.parent} holds no tables: there is no {place.folder}")
+    get = partial(_from_tables, History(place.url or place.folder))
+    return Source(lambda: nullcontext(get))
+
+
+def of_gateway(address: str, token: str = "") -> Source:
     """A running gateway.
 
     Args:
         address: host:port, or a URL.
         token: Bearer token; empty for none.
     """
+    url = (address if "://" in address else f"http://{address}").rstrip("/")
+    return Source(partial(_connected, url, {"authorization": f"Bearer {token}"} if token else {}))
 
-    def __init__(self, address: str, token: str = "") -> None:
-        """Nothing is asked yet."""
-        url = address if "://" in address else f"http://{address}"
-        self._url = url.rstrip("/")
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
 
-    def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
-        """See `Source`."""
-        for found in self._pages("/v1/changes", asked, page):
-            yield found["changes"]
+def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answer:
+    """The answer of `api.http.routes_history` and `routes_timelines`, from the same functions."""
+    from lake.history import change_json as shown
+    from lake.history.changelog import list_changes
+    from lake.history.diff import diff
+    from lake.history.provenance import topic_blame
+    from lake.history.timeline import Window, broker_timeline, topic_timeline
 
-    def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
-        """See `Source`."""
-        for found in self._pages("/v1/diff", asked, page):
-            yield DiffPage(found["from"], found["to"], found["differences"])
-
-    def timeline(self, kind: str, name: str, asked: Asked) -> Iterator[list[dict[str, Any]]]:
-        """See `Source`."""
-        for found in self._pages(f"/v1/{kind}/{quote(name, safe='')}/timeline", asked, _PAGE):
-            yield found["intervals"]
-
-    def blame(self, topic: str, as_of: str) -> dict[str, Any]:
-        """See `Source`."""
-        with self._client() as client:
-            return self._get(client, f"/v1/topics/{quote(topic, safe='')}/blame", {"as_of": as_of})
-
-    def report(self, name: str, asked: Asked) -> Iterator[dict[str, Any]]:
-        """Pages of `GET /v1/reports/{name}`; at least one. Raises RoutelakeError."""
-        return self._pages(f"/v1/reports/{name}", asked, _PAGE)
-
-    def _pages(self, path: str, asked: Asked, page: int) -> Iterator[dict[str, Any]]:
-        with self._client() as client:
-            cursor: dict[str, str] = {}
-            while True:
-                found = self._get(client, path, {**asked, "limit": str(page), **cursor})
-                yield found
-                if found.get("nextCursor") is None:
-                    return
-                cursor = {"cursor": found["nextCursor"]}
-
-    def _client(self) -> httpx.Client:
-        import httpx
-
-        try:
-            return httpx.Client(base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, trust_env=False)
-        except (httpx.InvalidURL, ValueError) as error:
-            raise SetupError(f"--http {self._url} is no address: {error}") from error
-
-    def _get(self, client: httpx.Client, path: str, parameters: Asked) -> dict[str, Any]:
-        import httpx
-
-        try:
-            answer = client.get(path, params=dict(parameters))
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            why = f"{self._url} does not answer: {str(error) or type(error).__name__}"
-            raise RoutelakeError(f"{why}; name another gateway with --http, or the tables with --data-dir") from error
-        found: Any = None
-        with contextlib.suppress(ValueError):
-            found = answer.json()
-        if HTTP_IS_ELSEWHERE.encode() in answer.content:
-            raise RoutelakeError(f"{self._url}: {HTTP_IS_ELSEWHERE}")
-        if not isinstance(found, dict):
-            raise RoutelakeError(f"{self._url} is no routelake: {path} is answered with status {answer.status_code}")
-        if answer.status_code != httpx.codes.OK:
-            raise RoutelakeError(str(found.get("detail", f"status {answer.status_code}")))
-        return found
+    limit, cursor = int(asked.get("limit", _PAGE)), asked.get("cursor")
+    match path:
+        case ("changes",):
+            changes = list_changes(history, _question(asked), limit=limit, cursor=cursor)
+            return {"changes": list(map(shown.change_members, changes.changes)), "nextCursor": changes.next_cursor}
+        case ("diff",):
+            page = diff(history, _question(asked), limit=limit, cursor=cursor)
+            return {
+                "from": shown.cut_members(page.before),
+                "to": shown.cut_members(page.after),
+                "differences": list(map(shown.difference_members, page.differences)),
+                "nextCursor": page.next_cursor,
+            }
+        case (kind, name, "timeline"):
+            window = Window(asked.get("from"), asked.get("to"))
+            ask = topic_timeline if kind == "topics" else broker_timeline
+            found = ask(history, name, window, limit=limit, cursor=cursor)
+            if not found.intervals and found.next_cursor is None and cursor is None:
+                when = "never was" if window == Window() else "was at no moment asked for"
+                raise RoutelakeError(f"there {when} a {_KINDS[kind]} {name!r}")
+            return {"intervals": list(map(shown.interval_members, found.intervals)), "nextCursor": found.next_cursor}
+        case _:
+            topic = path[1]
+            blame = topic_blame(history, topic, asked["as_of"])
+            if not blame.fields:
+                raise RoutelakeError(f"topic {topic} had no route at epoch {blame.moment.commit.epoch}")
+            return {"asOf": shown.cut_members(blame.moment), "fields": list(map(shown.field_members, blame.fields))}
 
 
 def _question(asked: Asked) -> ChangesAsked:
@@ -210,5 +162,39 @@ def _question(asked: Asked) -> ChangesAsked:
     from lake.history.filters import Filters
 
     names = {"brokerName": "broker_name", "tableName": "table_name"}
-    filters = {names.get(name, name): value for name, value in asked.items() if name not in ("from", "to")}
+    others = ("from", "to", "limit", "cursor")
+    filters = {names.get(name, name): value for name, value in asked.items() if name not in others}
     return ChangesAsked(from_=asked.get("from"), to=asked.get("to"), filters=Filters(**filters))
+
+
+@contextlib.contextmanager
+def _connected(url: str, headers: Mapping[str, str]) -> Iterator[Get]:
+    import httpx
+
+    try:
+        client = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise SetupError(f"--http {url} is no address: {error}") from error
+    with client:
+        yield partial(_from_gateway, client, url)
+
+
+def _from_gateway(client: httpx.Client, url: str, path: tuple[str, ...], asked: Asked) -> Answer:
+    import httpx
+
+    where = "/v1/" + "/".join(quote(part, safe="") for part in path)
+    try:
+        answer = client.get(where, params=dict(asked))
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        why = f"{url} does not answer: {str(error) or type(error).__name__}"
+        raise RoutelakeError(f"{why}; name another gateway with --http, or the tables with --data-dir") from error
+    found: Any = None
+    with contextlib.suppress(ValueError):
+        found = answer.json()
+    if HTTP_IS_ELSEWHERE.encode() in answer.content:
+        raise RoutelakeError(f"{url}: {HTTP_IS_ELSEWHERE}")
+    if not isinstance(found, dict):
+        raise RoutelakeError(f"{url} is no routelake: {where} is answered with status {answer.status_code}")
+    if answer.status_code != httpx.codes.OK:
+        raise RoutelakeError(str(found.get("detail", f"status {answer.status_code}")))
+    return found

@@ -16,7 +16,7 @@ import pytest
 
 from cli.data_options import lake_place
 from cli.history.show import Form, show_changes, show_diff
-from cli.history.source import HttpSource, LakeSource
+from cli.history.source import of_gateway, of_tables
 from dev.support.command import command, process
 from dev.support.http_api import broker
 from dev.support.live import LiveRoutelake
@@ -113,7 +113,7 @@ def test_what_is_different(past: Past, source: str) -> None:
 
 
 def test_pages_make_one_answer(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
-    for source in (HttpSource(past.live.http_url), LakeSource(lake_place(past.folder, ""))):
+    for source in (of_gateway(past.live.http_url), of_tables(lake_place(past.folder, ""))):
         show_changes(source.changes({}, 3), Form.JSON, None, None)
         assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == past.changes
         show_changes(source.changes({}, 3), Form.CSV, 4, None)
@@ -179,7 +179,7 @@ def test_what_is_refused(words: str, code: int, says: str) -> None:
 
 
 def test_what_the_gateway_or_the_tables_refuse(past: Past) -> None:
-    for source in (HttpSource(past.live.http_url), LakeSource(lake_place(past.folder, ""))):
+    for source in (of_gateway(past.live.http_url), of_tables(lake_place(past.folder, ""))):
         with pytest.raises(RoutelakeError, match="from must not be after to"):
             list(source.diff({"from": "2", "to": "1"}))
         with pytest.raises(RoutelakeError, match="before the beginning"):
@@ -191,7 +191,7 @@ def test_what_the_gateway_or_the_tables_refuse(past: Past) -> None:
             list(source.changes({"command": "X"}))
     for address in ("http://", "http://[", "ftp://x", "no host"):
         with pytest.raises((SetupError, RoutelakeError)):
-            list(HttpSource(address).changes({}))
+            list(of_gateway(address).changes({}))
 
 
 def test_variables(past: Past) -> None:

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cli.history.times import local_text, moment_text, time_zone, zone_text
+from cli.history.show import local_text, moment_text, time_zone, zone_text
 from schemas.errors import SetupError
 
 BERLIN = ZoneInfo("Europe/Berlin")
