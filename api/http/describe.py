@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from pydantic import BaseModel
 
 from api.http.problems import (
@@ -62,6 +63,9 @@ CHANGE_EXAMPLE: Final[dict[str, Any]] = {
     "after": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0},
 }
 
+ANSWER_TYPES: Final[dict[str, type[msgspec.Struct]]] = {}
+"""The types of the answers that are described here, by their names in the description."""
+
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
 _READ_HEADERS: Final = {
     "ETag": {
@@ -73,45 +77,34 @@ _READ_HEADERS: Final = {
 }
 
 
-def read(shape: type[BaseModel], example: object, *problems: Kind) -> Responses:
+def read(shape: type[msgspec.Struct], example: object, *problems: Kind) -> Responses:
     """Answers of a read with entity tags."""
     return {
-        200: {
-            "model": shape,
-            "description": "The answer.",
-            "headers": _READ_HEADERS,
-            "content": {"application/json": {"example": example}},
-        },
+        200: {**plain(shape, example, "The answer."), "headers": _READ_HEADERS},
         304: _NOT_MODIFIED,
         **errors(*READ_PROBLEMS, *problems),
     }
 
 
-def write(shape: type[BaseModel], example: Mapping[str, Any], *problems: Kind) -> Responses:
+def write(shape: type[msgspec.Struct], example: Mapping[str, Any], *problems: Kind) -> Responses:
     """Answers of a write: what became of it, or durable only."""
     durable = {**{name: example[name] for name in ("offset", "eventTime")}, "visible": False, "epoch": 4}
     return {
-        200: {
-            "model": shape,
-            "description": "Durable, and folded: reads of the head of the log show it.",
-            "content": {"application/json": {"example": example}},
-        },
-        202: {
-            "model": shape,
-            "description": "Durable; the log cannot be followed at the moment. Pass `offset` as `wait_for` to a read.",
-            "content": {
-                "application/json": {
-                    "example": {**durable, "outcome": "accepted", **({"known": True} if "known" in example else {})}
-                }
-            },
-        },
+        200: plain(shape, example, "Durable, and folded: reads of the head of the log show it."),
+        202: plain(
+            shape,
+            {**durable, "outcome": "accepted", **({"known": True} if "known" in example else {})},
+            "Durable; the log cannot be followed at the moment. Pass `offset` as `wait_for` to a read.",
+        ),
         **errors(*WRITE_PROBLEMS, *problems),
     }
 
 
-def plain(shape: type[BaseModel], example: object, description: str) -> dict[str, Any]:
+def plain(shape: type[msgspec.Struct], example: object, description: str) -> dict[str, Any]:
     """One JSON answer."""
-    return {"model": shape, "description": description, "content": {"application/json": {"example": example}}}
+    ANSWER_TYPES[shape.__name__] = shape
+    schema = {"$ref": f"#/components/schemas/{shape.__name__}"}
+    return {"description": description, "content": {"application/json": {"schema": schema, "example": example}}}
 
 
 def errors(*kinds: Kind) -> Responses:

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API description: FastAPI's, with the request bodies and problems it does not know of."""
+"""The API description: FastAPI's, with the request bodies, answers and problems it does not know of."""
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import Any, Final
 
+import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from api.http.describe import errors
+from api.http.answers import ProblemDetails
+from api.http.describe import ANSWER_TYPES, errors
 from api.http.models import (
     BrokerHeartbeatBody,
     PutKvConfigBody,
@@ -18,7 +21,6 @@ from api.http.models import (
     UnregisterBrokerBody,
 )
 from api.http.problems import INTERNAL
-from api.http.shapes import ProblemDetails
 
 DESCRIPTION: Final = """\
 Everything a broker, an operator or a dashboard does with a RocketMQ NameServer, and what only this one can: the routes
@@ -58,7 +60,7 @@ _REQUEST_BODIES: Final = (
     PutKvConfigBody,
     SelfPreservationBody,
 )
-_REFS: Final = "#/components/schemas/{model}"
+_REFS: Final = "#/components/schemas/"
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -73,11 +75,13 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
         servers=[{"url": ".", "description": "Where this document is from."}],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    models = [(model, "validation") for model in (*_REQUEST_BODIES, ProblemDetails)]
-    _, found = models_json_schema(models, ref_template=_REFS)  # type: ignore[arg-type]
+    _, bodies = models_json_schema([(model, "validation") for model in _REQUEST_BODIES], ref_template=_REFS + "{model}")
+    _, answers = msgspec.json.schema_components([*ANSWER_TYPES.values(), ProblemDetails], ref_template=_REFS + "{name}")
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    schemas.update(found["$defs"])
+    schemas.update(bodies["$defs"])
+    for name, schema in answers.items():
+        schemas[name] = {**schema, "description": cleandoc(schema["description"])}
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     components["securitySchemes"] = {

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.gateway.gateway import Receipt
+from api.http.answers import AddAnswer, ReceiptAnswer, WipeAnswer
 from api.http.context import context_of
 from api.http.describe import RECEIPT_EXAMPLE, write
 from api.http.naming_rules import broker_name_problem, topic_problem
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.reads import check_once
-from api.http.shapes import AddShape, ReceiptShape, WipeShape
 from api.http.writes import receipt_answer
 from schemas.events import AddWritePerm, DeleteTopic, WipeWritePerm
 
@@ -36,7 +36,7 @@ class DeleteTopicQuery(BaseModel):
     "/topics/{topic:names}",
     operation_id="deleteTopic",
     summary="Delete a topic in the NameServer",
-    responses=write(ReceiptShape, RECEIPT_EXAMPLE),
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
 )
 async def delete_topic(request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()]) -> Response:
     """DELETE_TOPIC_IN_NAMESRV (216): removes the topic's rows. The brokers keep the topic; delete it there first.
@@ -57,7 +57,7 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     "/brokers/{brokerName:name}/wipe-write-perm",
     operation_id="wipeWritePerm",
     summary="Take a broker out of writing",
-    responses=write(WipeShape, {**RECEIPT_EXAMPLE, "wipeTopicCount": 12}),
+    responses=write(WipeAnswer, {**RECEIPT_EXAMPLE, "wipeTopicCount": 12}),
 )
 async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """WIPE_WRITE_PERM_OF_BROKER (205): clears the write bit of every topic on this broker.
@@ -69,14 +69,14 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
     _check_broker(request, broker_name)
     receipt = await context.gateway.command(WipeWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "wipeTopicCount")
-    return receipt_answer(context, receipt, wipeTopicCount=count)
+    return receipt_answer(context, receipt, WipeAnswer, wipe_topic_count=count)
 
 
 @router.post(
     "/brokers/{brokerName:name}/add-write-perm",
     operation_id="addWritePerm",
     summary="Put a broker back into writing",
-    responses=write(AddShape, {**RECEIPT_EXAMPLE, "addTopicCount": 12}),
+    responses=write(AddAnswer, {**RECEIPT_EXAMPLE, "addTopicCount": 12}),
 )
 async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """ADD_WRITE_PERM_OF_BROKER (327): sets the permission of every topic on this broker to 6 (read and write).
@@ -88,7 +88,7 @@ async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     _check_broker(request, broker_name)
     receipt = await context.gateway.command(AddWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "addTopicCount")
-    return receipt_answer(context, receipt, addTopicCount=count)
+    return receipt_answer(context, receipt, AddAnswer, add_topic_count=count)
 
 
 def _check_broker(request: Request, broker_name: str) -> None:

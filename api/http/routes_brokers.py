@@ -8,11 +8,11 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.http.answers import HeartbeatAnswer, ReceiptAnswer, RegistrationAnswer
 from api.http.context import context_of
 from api.http.describe import BODY_PROBLEMS, RECEIPT_EXAMPLE, body, write
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
 from api.http.problems import REFUSED
-from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker
 from schemas.kv import existing
@@ -59,7 +59,7 @@ SLAVE_EXAMPLE: Final[dict[str, Any]] = {
     operation_id="registerBroker",
     summary="Register a broker",
     responses=write(
-        RegistrationShape,
+        RegistrationAnswer,
         {**RECEIPT_EXAMPLE, "orderTopicConf": {"orders": "broker-a:8"}},
         *BODY_PROBLEMS,
         REFUSED,
@@ -93,9 +93,10 @@ async def register(request: Request) -> Response:
     return receipt_answer(
         context,
         registered.receipt,
-        masterAddr=registered.master.master_addr,
-        haServerAddr=registered.master.ha_server_addr,
-        orderTopicConf=existing(registered.order_topic_config),
+        RegistrationAnswer,
+        master_addr=registered.master.master_addr,
+        ha_server_addr=registered.master.ha_server_addr,
+        order_topic_conf=existing(registered.order_topic_config),
     )
 
 
@@ -103,7 +104,7 @@ async def register(request: Request) -> Response:
     "/heartbeat",
     operation_id="heartbeat",
     summary="Say that a broker is alive",
-    responses=write(HeartbeatShape, {**RECEIPT_EXAMPLE, "outcome": "unchanged", "known": True}, *BODY_PROBLEMS),
+    responses=write(HeartbeatAnswer, {**RECEIPT_EXAMPLE, "outcome": "unchanged", "known": True}, *BODY_PROBLEMS),
     openapi_extra=body(BrokerHeartbeatBody, heartbeat=("a heartbeat", _IDENTITY)),
 )
 async def heartbeat(request: Request) -> Response:
@@ -119,14 +120,14 @@ async def heartbeat(request: Request) -> Response:
         context.gateway.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
     )
     receipt = await context.gateway.heartbeat(event)
-    return receipt_answer(context, receipt, known=known)
+    return receipt_answer(context, receipt, HeartbeatAnswer, known=known)
 
 
 @router.post(
     "/unregister",
     operation_id="unregisterBroker",
     summary="Unregister a broker",
-    responses=write(ReceiptShape, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
     openapi_extra=body(UnregisterBrokerBody, unregister=("a broker that shuts down", {**_IDENTITY, "brokerId": 0})),
 )
 async def unregister(request: Request) -> Response:

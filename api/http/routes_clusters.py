@@ -13,12 +13,12 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from api.http.answers import BrokerAnswer, BrokerListAnswer, LiveBroker
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.etag import NOTHING, read_headers
 from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
-from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape
 from lake.history import queries_at as past
 from nameserver.route_queries import broker_data
 from nameserver.view.apply import Topics
@@ -26,6 +26,7 @@ from nameserver.view.model import LiveRow
 from nameserver.view.snapshot import RouteView
 from nameserver.view.sorted_topics import OFF_LOOP_TOPICS
 from schemas.rocketmq_json import encode_broker_data
+from schemas.route import ClusterInfo
 from security.admission.usage import count
 
 router = APIRouter(prefix="/v1", tags=["clusters"])
@@ -65,7 +66,7 @@ class BrokersQuery(PastQuery):
     operation_id="getClusters",
     summary="Every broker group and cluster",
     responses=read(
-        ClusterInfoShape,
+        ClusterInfo,
         {"brokerAddrTable": {"broker-a": _DATA}, "clusterAddrTable": {"DefaultCluster": ["broker-a"]}},
         *PAST_PROBLEMS,
     ),
@@ -89,7 +90,7 @@ async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _
     "/brokers",
     operation_id="listBrokers",
     summary="Live brokers",
-    responses=read(BrokerListShape, {"brokers": [_LIVE]}, *PAST_PROBLEMS),
+    responses=read(BrokerListAnswer, {"brokers": [_LIVE]}, *PAST_PROBLEMS),
 )
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Every live broker address: when it was heard, how long it may stay silent, what it registered last.
@@ -99,14 +100,18 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     """
     view, position = await seen(request, query, past.brokers_at)
     rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)
-    return answer(request, await _beside(view, lambda: _encode({"brokers": _live_list(view, rows)})), position)
+
+    def encode() -> bytes:
+        return _encode(BrokerListAnswer(brokers=_live_list(view, rows)))
+
+    return answer(request, await _beside(view, encode), position)
 
 
 @router.get(
     "/brokers/{brokerName:name}",
     operation_id="getBroker",
     summary="One broker group",
-    responses=read(BrokerShape, {**_DATA, "topicCount": 12, "live": [_LIVE]}, NOT_FOUND, *PAST_PROBLEMS),
+    responses=read(BrokerAnswer, {**_DATA, "topicCount": 12, "live": [_LIVE]}, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_broker(
     request: Request,
@@ -121,12 +126,20 @@ async def get_broker(
         when = "now" if query.past is None else "then"
         text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= says what became of it"
         raise Problem(NOT_FOUND, text, headers=read_headers(position, NOTHING))
-    found = msgspec.json.decode(_group_json(view, broker_name))
     if query.past is None:
-        found["topicCount"] = await request.app.state.topic_counts.get(view, broker_name)
+        topic_count = await request.app.state.topic_counts.get(view, broker_name)
     else:
-        found["topicCount"] = len(view.topics)  # the view has those of this group alone
-    found["live"] = _live_list(view, rows.values())
+        topic_count = len(view.topics)  # the view has those of this group alone
+    data = broker_data(view.groups[broker_name])
+    found = BrokerAnswer(
+        broker_addrs=dict(sorted(data.broker_addrs.items())),
+        broker_name=data.broker_name,
+        cluster=data.cluster,
+        enable_acting_master=data.enable_acting_master,
+        zone_name=data.zone_name,
+        topic_count=topic_count,
+        live=_live_list(view, rows.values()),
+    )
     return answer(request, _encode(found), position)
 
 
@@ -139,7 +152,7 @@ async def _beside(view: RouteView, encode: Callable[[], bytes]) -> bytes:
     return await asyncio.to_thread(encode) if len(view.groups) > _OFF_LOOP_GROUPS else encode()
 
 
-def _live_list(view: RouteView, rows: Iterable[LiveRow]) -> list[dict[str, Any]]:
+def _live_list(view: RouteView, rows: Iterable[LiveRow]) -> list[LiveBroker]:
     ordered = sorted(rows, key=lambda row: (row.cluster_name, row.broker_name, row.broker_addr))
     ids: dict[str, dict[str, int]] = {}
     for name in {row.broker_name for row in ordered}:
@@ -147,19 +160,18 @@ def _live_list(view: RouteView, rows: Iterable[LiveRow]) -> list[dict[str, Any]]
     return [_live(row, ids[row.broker_name].get(row.broker_addr)) for row in ordered]
 
 
-def _live(row: LiveRow, broker_id: int | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "clusterName": row.cluster_name,
-        "brokerName": row.broker_name,
-        "brokerAddr": row.broker_addr,
-        "brokerId": broker_id,
-        "haServerAddr": row.ha_server_addr,
-        "lastUpdateTimestamp": row.last_update_timestamp,
-        "heartbeatTimeoutMillis": row.heartbeat_timeout_millis,
-        "expireTimestamp": row.expire_timestamp,
-        "dataVersion": row.data_version,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+def _live(row: LiveRow, broker_id: int | None) -> LiveBroker:
+    return LiveBroker(
+        cluster_name=row.cluster_name,
+        broker_name=row.broker_name,
+        broker_addr=row.broker_addr,
+        broker_id=broker_id,
+        ha_server_addr=row.ha_server_addr,
+        last_update_timestamp=row.last_update_timestamp,
+        heartbeat_timeout_millis=row.heartbeat_timeout_millis,
+        expire_timestamp=row.expire_timestamp,
+        data_version=row.data_version,
+    )
 
 
 class TopicCounts:

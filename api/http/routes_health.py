@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api.gateway.metrics import CONTENT_TYPE
+from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
 from api.http.describe import errors, plain
 from api.http.etag import JSON
@@ -27,7 +28,6 @@ from api.http.readiness import (
     view_problem,
 )
 from api.http.reads import check_once
-from api.http.shapes import FoldHealthShape, HealthShape, ReadyShape
 from runtime.version import release
 
 router = APIRouter(tags=["health"])
@@ -73,7 +73,9 @@ _NO_FOLD: Final = {
     summary="Is the process alive?",
     responses={
         200: plain(
-            HealthShape, {"status": "ok", "version": "0.1.0", "gateway": "host-1:9876", "uptimeSeconds": 12.5}, "It is."
+            HealthAnswer,
+            {"status": "ok", "version": "0.1.0", "gateway": "host-1:9876", "uptimeSeconds": 12.5},
+            "It is.",
         )
     },
 )
@@ -84,11 +86,15 @@ async def health(request: Request) -> Response:
     """
     context = context_of(request)
     gateway = context.gateway
-    health: dict[str, Any] = {"status": "ok"}
+    found = HealthAnswer(status="ok")
     if context.guard.may_see_details(request):
-        uptime_s = round(time.monotonic() - gateway.started_s, 3)
-        health |= {"version": release(), "gateway": gateway.settings.gateway_id, "uptimeSeconds": uptime_s}
-    return Response(_encode(health), 200, _NO_STORE, JSON)
+        found = HealthAnswer(
+            status="ok",
+            version=release(),
+            gateway=gateway.settings.gateway_id,
+            uptime_seconds=round(time.monotonic() - gateway.started_s, 3),
+        )
+    return Response(_encode(found), 200, _NO_STORE, JSON)
 
 
 @router.get(
@@ -96,8 +102,8 @@ async def health(request: Request) -> Response:
     operation_id="ready",
     summary="Does this gateway answer routes?",
     responses={
-        200: plain(ReadyShape, _READY, "It does. `checks` may name something that is wrong all the same."),
-        503: plain(ReadyShape, _NOT_READY, "It does not; with `strict`: something is wrong. `checks` says what."),
+        200: plain(ReadyAnswer, _READY, "It does. `checks` may name something that is wrong all the same."),
+        503: plain(ReadyAnswer, _NOT_READY, "It does not; with `strict`: something is wrong. `checks` says what."),
         **errors(BAD_PARAMETER),
     },
 )
@@ -136,17 +142,17 @@ async def ready(
     is_seen = context.guard.may_see_details(request)
     checks = {name: _check(problem, is_seen=is_seen) for name, problem in problems.items()}
     if _is_strict(request, strict):
-        is_ready = all(check["ok"] for check in checks.values())
+        is_ready = all(check.ok for check in checks.values())
     else:
         is_ready = service_problem(gateway) is None
     age_s = routes_age_s(gateway)
-    found = {
-        "ready": is_ready,
-        "epoch": gateway.view.epoch,
-        "offset": gateway.shown.offset,
-        **({} if age_s is None else {"routesAgeSeconds": round(age_s, 3)}),
-        "checks": checks,
-    }
+    found = ReadyAnswer(
+        ready=is_ready,
+        epoch=gateway.view.epoch,
+        offset=gateway.shown.offset,
+        routes_age_seconds=None if age_s is None else round(age_s, 3),
+        checks=checks,
+    )
     return _health_answer(found, is_well=is_ready)
 
 
@@ -155,8 +161,8 @@ async def ready(
     operation_id="foldHealth",
     summary="Is the fold alive, and does it keep up?",
     responses={
-        200: plain(FoldHealthShape, _FOLD, "It is, and does."),
-        503: plain(FoldHealthShape, _NO_FOLD, "It is not; `reason` says why. Routes are answered all the same."),
+        200: plain(FoldHealthAnswer, _FOLD, "It is, and does."),
+        503: plain(FoldHealthAnswer, _NO_FOLD, "It is not; `reason` says why. Routes are answered all the same."),
     },
 )
 async def fold_health(request: Request) -> Response:
@@ -168,14 +174,19 @@ async def fold_health(request: Request) -> Response:
     gateway = context.gateway
     reason = fold_problem(gateway, stale_s=_stale_s(context))
     status = gateway.fold.status
-    lag = {
-        "epochs": 0 if status is None else max(0, status.epoch - gateway.committed.view.epoch),
-        "events": max(0, gateway.live_view.offset - gateway.committed.offset),
-        **({} if gateway.fold.age_s is None else {"seconds": round(gateway.fold.age_s, 3)}),
-    }
-    position = {} if status is None else {"epoch": status.epoch, "offset": status.log_offset}
     check = _check(reason, is_seen=context.guard.may_see_details(request))
-    return _health_answer({**check, **position, "lag": lag}, is_well=reason is None)
+    found = FoldHealthAnswer(
+        ok=check.ok,
+        reason=check.reason,
+        epoch=None if status is None else status.epoch,
+        offset=None if status is None else status.log_offset,
+        lag=FoldLag(
+            epochs=0 if status is None else max(0, status.epoch - gateway.committed.view.epoch),
+            events=max(0, gateway.live_view.offset - gateway.committed.offset),
+            seconds=None if gateway.fold.age_s is None else round(gateway.fold.age_s, 3),
+        ),
+    )
+    return _health_answer(found, is_well=reason is None)
 
 
 @router.get(
@@ -203,14 +214,14 @@ async def metrics(request: Request) -> Response:
     return Response(text, 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
 
 
-def _check(reason: str | None, *, is_seen: bool) -> dict[str, Any]:
+def _check(reason: str | None, *, is_seen: bool) -> Check:
     """A check, with its reason in one line, or where to find it."""
     if reason is None:
-        return _OK
+        return Check(ok=True)
     if not is_seen:
-        return {"ok": False, "reason": _HIDDEN}
+        return Check(ok=False, reason=_HIDDEN)
     line = _JAVA_FRAMES.sub("", " ".join(reason.split()))
-    return {"ok": False, "reason": line if len(line) <= _LONGEST_REASON else line[:_LONGEST_REASON] + "..."}
+    return Check(ok=False, reason=line if len(line) <= _LONGEST_REASON else line[:_LONGEST_REASON] + "...")
 
 
 def _is_strict(request: Request, text: str | None) -> bool:
@@ -228,5 +239,5 @@ def _stale_s(context: HttpContext) -> float:
     return max(context.settings.fold_stale_s, 2 * context.gateway.settings.clock_interval_s)
 
 
-def _health_answer(found: dict[str, Any], *, is_well: bool) -> Response:
+def _health_answer(found: ReadyAnswer | FoldHealthAnswer, *, is_well: bool) -> Response:
     return Response(_encode(found), 200 if is_well else 503, _NO_STORE if is_well else {**_NO_STORE, **RETRY}, JSON)

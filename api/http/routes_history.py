@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from fastapi import APIRouter, Query, Request
 from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
+from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
 from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.parameters import Format, IfNoneMatch, TopicPath, wanted_format
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
-from api.http.shapes_past import ChangesShape, DiffShape, EpochsShape
 from lake.history.as_of import rfc3339
 from lake.history.change_json import (
     CHANGE_COLUMNS,
@@ -109,7 +109,7 @@ def _in_formats(found: Responses) -> Responses:
     "/changes",
     operation_id="listChanges",
     summary="Everything that changed, by whom, newest first",
-    responses=_in_formats(read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+    responses=_in_formats(read(ChangesAnswer, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
 )
 async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeChangeTable that lead from what `as_of` shows at `from` to what it shows at `to`.
@@ -124,7 +124,7 @@ async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query(
     "/topics/{topic:names}/changes",
     operation_id="getTopicChanges",
     summary="Who changed a topic's route, when and how",
-    responses=_in_formats(read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+    responses=_in_formats(read(ChangesAnswer, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
 )
 async def get_topic_changes(
     request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()], _: IfNoneMatch = None
@@ -165,7 +165,7 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
     operation_id="getDiff",
     summary="What is different between two moments",
     responses=read(
-        DiffShape,
+        DiffAnswer,
         {
             "from": {"epoch": 5, "eventTime": "2026-01-01T00:00:00.000Z"},
             "to": {"epoch": 6, "eventTime": "2026-01-01T00:00:01.000Z"},
@@ -202,7 +202,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
     operation_id="listEpochs",
     summary="Epochs: the consistent cuts of all tables",
     responses=read(
-        EpochsShape,
+        EpochsAnswer,
         {
             "epochs": [
                 {
@@ -223,18 +223,17 @@ async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], 
     commits, position = await ask_history(
         request, query, "epochs", lambda history: history.epochs(query.limit, query.before)
     )
-    found: dict[str, Any] = {"epochs": [_epoch(commit) for commit in commits]}
-    if len(commits) == query.limit and commits[-1].epoch > 1:
-        found["nextBefore"] = commits[-1].epoch
+    is_last = len(commits) < query.limit or commits[-1].epoch <= 1
+    found = EpochsAnswer(epochs=list(map(_epoch, commits)), next_before=None if is_last else commits[-1].epoch)
     return answer(request, _encode(found), position)
 
 
-def _epoch(commit: RouteCommit) -> dict[str, Any]:
-    return {
-        "epoch": commit.epoch,
-        "logOffset": commit.log_offset,
-        "eventTime": rfc3339(commit.event_time),
-        "watermark": rfc3339(commit.watermark),
-        "commitTime": rfc3339(commit.commit_time),
-        "versions": commit.versions,
-    }
+def _epoch(commit: RouteCommit) -> Epoch:
+    return Epoch(
+        epoch=commit.epoch,
+        log_offset=commit.log_offset,
+        event_time=rfc3339(commit.event_time),
+        watermark=rfc3339(commit.watermark),
+        commit_time=rfc3339(commit.commit_time),
+        versions=dict(commit.versions),
+    )

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from api.gateway.gateway import Receipt
+from api.http.answers import KvAnswer, KvTableAnswer, ReceiptAnswer
 from api.http.context import HttpContext, context_of
 from api.http.describe import BODY_PROBLEMS, PAST_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
 from api.http.etag import NOTHING, ReadPosition, read_headers
@@ -19,7 +20,6 @@ from api.http.models import PutKvConfigBody
 from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
-from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import read_body, receipt_answer
 from lake.history.queries_at import kv_at
 from schemas.events import DeleteKvConfig, PutKvConfig
@@ -40,7 +40,7 @@ _EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": 
     operation_id="listKv",
     summary="Every entry of a namespace",
     responses=read(
-        KvTableShape, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND, *PAST_PROBLEMS
+        KvTableAnswer, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND, *PAST_PROBLEMS
     ),
 )
 async def list_kv(
@@ -51,14 +51,14 @@ async def list_kv(
     table = view.kv_list(namespace)
     if table is None:
         raise _missing(position, f"there is no namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), position)
+    return answer(request, _encode(KvTableAnswer(namespace=namespace, table=dict(sorted(table.items())))), position)
 
 
 @router.get(
     "/{namespace:name}/{key:names}",
     operation_id="getKv",
     summary="One entry",
-    responses=read(KvShape, _EXAMPLE, NOT_FOUND, *PAST_PROBLEMS),
+    responses=read(KvAnswer, _EXAMPLE, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_kv(
     request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None
@@ -68,14 +68,14 @@ async def get_kv(
     value = view.kv_get(namespace, key)
     if value is None:
         raise _missing(position, f"there is no key {key!r} in namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), position)
+    return answer(request, _encode(KvAnswer(namespace=namespace, key=key, value=value)), position)
 
 
 @router.put(
     "/{namespace:name}/{key:names}",
     operation_id="putKv",
     summary="Set an entry",
-    responses=write(ReceiptShape, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
     openapi_extra=body(PutKvConfigBody, order=("order configuration of a topic", {"value": "broker-a:8"})),
 )
 async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
@@ -101,7 +101,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     "/{namespace:name}/{key:names}",
     operation_id="deleteKv",
     summary="Delete an entry",
-    responses=write(ReceiptShape, RECEIPT_EXAMPLE),
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
 )
 async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""

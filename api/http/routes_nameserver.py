@@ -15,12 +15,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.gateway.live_gateways import live_addresses
+from api.http.answers import ConfigAnswer
 from api.http.context import context_of
 from api.http.describe import READ_PROBLEMS, errors, plain
 from api.http.etag import JSON
 from api.http.problems import BUSY, FORBIDDEN, Problem
 from api.http.reads import check_once
-from api.http.shapes import ConfigShape
 from api.settings.shown import shown_settings
 
 router = APIRouter()
@@ -43,7 +43,7 @@ _ADDRESSES: Final[dict[int | str, dict[str, Any]]] = {
     operation_id="getConfig",
     summary="The NameServer's configuration",
     responses={
-        200: plain(ConfigShape, _CONFIG_EXAMPLE, "The keys that mean something here, by name."),
+        200: plain(ConfigAnswer, _CONFIG_EXAMPLE, "The keys that mean something here, by name."),
         **errors(*READ_PROBLEMS, FORBIDDEN),
     },
 )
@@ -56,7 +56,7 @@ async def get_config(request: Request) -> Response:
     context = context_of(request)
     context.guard.reader(request)
     check_once(request)
-    found = {"config": shown_settings(context.gateway.settings)}
+    found = ConfigAnswer(config=shown_settings(context.gateway.settings))
     return Response(msgspec.json.encode(found), 200, {"cache-control": "no-store"}, JSON)
 
 

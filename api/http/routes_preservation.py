@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.gateway.self_preservation import census_of, preserved_ms_of
+from api.http.answers import ReceiptAnswer, SelfPreservationAnswer
 from api.http.context import context_of
 from api.http.describe import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
 from api.http.etag import JSON
 from api.http.models import SelfPreservationBody
 from api.http.problems import rfc3339_ms
 from api.http.reads import check_once
-from api.http.shapes import ReceiptShape, SelfPreservationShape
 from api.http.writes import read_body, receipt_answer
 from api.settings.keys import SELF_PRESERVATION
 from nameserver.state_machine.preservation import EndReason
@@ -40,7 +40,7 @@ _EXAMPLE: Final = {
     "",
     operation_id="getSelfPreservation",
     summary="Does expiry pause, and who is silent?",
-    responses={200: plain(SelfPreservationShape, _EXAMPLE, "How it stands."), **errors(*READ_PROBLEMS)},
+    responses={200: plain(SelfPreservationAnswer, _EXAMPLE, "How it stands."), **errors(*READ_PROBLEMS)},
 )
 async def get_self_preservation(request: Request) -> Response:
     """The switch, the pause if there is one, and how many brokers are silent now, at the head of the log."""
@@ -50,19 +50,24 @@ async def get_self_preservation(request: Request) -> Response:
     gateway = context.gateway
     view, settings = gateway.live_view.view, gateway.settings
     since_ms = preserved_ms_of(view)
-    found: dict[str, Any] = {"percent": settings.self_preservation_percent, "isOn": since_ms > 0}
-    if since_ms:
-        limit_ms = round(settings.self_preservation_limit_s * 1000)
-        found |= {"since": rfc3339_ms(since_ms), "until": rfc3339_ms(since_ms + limit_ms)}
+    limit_ms = round(settings.self_preservation_limit_s * 1000)
     counted = gateway.preservation.counted or census_of(view, gateway.live_view.event.now_ms)
-    return Response(_encode(found | counted._asdict()), 200, {"cache-control": "no-store"}, JSON)
+    found = SelfPreservationAnswer(
+        percent=settings.self_preservation_percent,
+        is_on=since_ms > 0,
+        since=rfc3339_ms(since_ms) if since_ms else None,
+        until=rfc3339_ms(since_ms + limit_ms) if since_ms else None,
+        live=counted.live,
+        silent=counted.silent,
+    )
+    return Response(_encode(found), 200, {"cache-control": "no-store"}, JSON)
 
 
 @router.put(
     "",
     operation_id="setSelfPreservation",
     summary="Set the share above which expiry pauses",
-    responses=write(ReceiptShape, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
     openapi_extra=body(SelfPreservationBody, share=("15 % of the live brokers", {"percent": 15})),
 )
 async def set_self_preservation(request: Request) -> Response:
@@ -87,7 +92,7 @@ async def set_self_preservation(request: Request) -> Response:
     "/end",
     operation_id="endSelfPreservation",
     summary="Let silent brokers expire",
-    responses=write(ReceiptShape, RECEIPT_EXAMPLE),
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
 )
 async def end_self_preservation(request: Request) -> Response:
     """End a pause: brokers that are overdue expire at once, the others at their deadlines. `unchanged` without a pause.

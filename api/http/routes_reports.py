@@ -12,11 +12,11 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from api.http.answers import ReportAnswer
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.parameters import Format, IfNoneMatch, wanted_format
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number
-from api.http.shapes_past import ReportShape
 from lake.history.as_of import rfc3339
 from lake.history.change_json import csv_text, json_lines
 from lake.history.report import MAX_ROWS, ReportAsked, report_page
@@ -59,7 +59,7 @@ class ReportQuery(ReadQuery):
     operation_id="getReport",
     summary="A report on a window of time",
     responses=read(
-        ReportShape,
+        ReportAnswer,
         {
             "report": "unavailable",
             "from": "2025-12-31T12:00:00.000Z",
@@ -97,15 +97,16 @@ async def get_report(
     elif media is Format.NDJSON:
         body = json_lines(rows)
     else:
-        members = {
-            "report": name.value,
-            "from": None if found.since == UNIX_EPOCH else rfc3339(found.since),
-            "to": None if found.until is None else rfc3339(found.until),
-            "columns": found.columns,
-            "rows": rows,
-            "nextCursor": found.next_cursor,
-        }
-        body = _encode({member: value for member, value in members.items() if value is not None})
+        body = _encode(
+            ReportAnswer(
+                report=name.value,
+                from_=None if found.since == UNIX_EPOCH else rfc3339(found.since),
+                to=None if found.until is None else rfc3339(found.until),
+                columns=list(found.columns),
+                rows=rows,
+                next_cursor=found.next_cursor,
+            )
+        )
     headers = next_link(request, found.next_cursor) | {"vary": "accept"}
     return answer(request, body, position, media=media, headers=headers)
 

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAnswer
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
-from api.http.shapes_past import BlameShape, BrokerTimelineShape, TopicTimelineShape
 from lake.history.as_of import NOW
 from lake.history.change_json import cut_members, field_members, interval_members
 from lake.history.history import MAX_LIMIT
@@ -81,7 +81,7 @@ class BlameQuery(ReadQuery):
     operation_id="getTopicTimeline",
     summary="The states of a topic's route, one after the other",
     responses=read(
-        TopicTimelineShape,
+        TopicTimelineAnswer,
         {
             "intervals": [
                 {
@@ -116,7 +116,7 @@ async def get_topic_timeline(
     operation_id="getBrokerTimeline",
     summary="The states of a broker group, one after the other",
     responses=read(
-        BrokerTimelineShape,
+        BrokerTimelineAnswer,
         {
             "intervals": [
                 {
@@ -151,7 +151,7 @@ async def get_broker_timeline(
     operation_id="getTopicBlame",
     summary="Who set each field of a topic's route",
     responses=read(
-        BlameShape,
+        BlameAnswer,
         {
             "asOf": {"epoch": 6, "eventTime": "2026-01-01T00:00:00.000Z"},
             "fields": [

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from api.http.answers import TopicListAnswer, TopicSums
 from api.http.context import HttpContext
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
@@ -43,13 +44,13 @@ from api.http.reads import (
     read_history,
     seconds,
 )
-from api.http.shapes import RouteShape, TopicListShape
 from api.http.watch import Woken
 from lake.history.history import History
 from lake.history.queries_at import page_at, topics_at
 from nameserver.view.model import TopicQueues
 from nameserver.view.snapshot import RouteView
 from schemas.errors import NotFoundError
+from schemas.route import TopicRouteData
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
@@ -105,7 +106,7 @@ class RouteQuery(PastQuery):
     operation_id="listTopics",
     summary="List topics",
     responses=read(
-        TopicListShape,
+        TopicListAnswer,
         {"topicList": ["orders", "payments"], "total": 2},
         LISTING_DISABLED,
         *PAST_PROBLEMS,
@@ -141,15 +142,17 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
     if after is not None:
         first = max(first, bisect_right(topics, after, first, last))
     page = topics[first : min(last, first + query.limit)]
-    found: dict[str, Any] = {"topicList": page, "total": total}
+    sums = None
     if query.details == "true":
         if query.past is not None:
             # By epoch or time as before: what was is the same whenever it is asked.
             view, position = await ask_past(request, reading.context, query.past, partial(page_at, page=page))
         # In a thread: a page of 10,000 topics, each with queues of its own on many brokers, takes a while.
-        found["topics"] = await asyncio.to_thread(_topic_sums, view, page)
+        sums = await asyncio.to_thread(_topic_sums, view, page)
+    cursor = None
     if page and first + len(page) < last:
-        found["nextCursor"] = base64.urlsafe_b64encode(page[-1].encode()).decode().rstrip("=")
+        cursor = base64.urlsafe_b64encode(page[-1].encode()).decode().rstrip("=")
+    found = TopicListAnswer(topic_list=list(page), total=total, topics=sums, next_cursor=cursor)
     return answer(request, _encode(found), position)
 
 
@@ -161,14 +164,12 @@ def _from_cursor(cursor: str) -> str:
         raise fields_problem(BAD_PARAMETER, [FieldError("cursor", "is no cursor of this list")]) from None
 
 
-def _topic_sums(view: RouteView, topics: Iterable[str]) -> list[dict[str, Any]]:
+def _topic_sums(view: RouteView, topics: Iterable[str]) -> list[TopicSums]:
     """A row for each topic that the view has.
 
-    ``brokers`` is how many broker groups hold it, ``readQueueNums`` and ``writeQueueNums`` are sums over them whatever
-    may be done with the queues, ``perms`` are their different permissions. Equal topics are summed once, since a view
-    has one object for them.
+    Equal topics are summed once, since a view has one object for them.
     """
-    known: dict[int, dict[str, Any]] = {}
+    known: dict[int, TopicSums] = {}
     found = []
     for topic in topics:
         queues = view.topics.get(topic)
@@ -176,20 +177,21 @@ def _topic_sums(view: RouteView, topics: Iterable[str]) -> list[dict[str, Any]]:
             continue
         sums = known.get(id(queues))
         if sums is None:
-            sums = known[id(queues)] = _sums(view, queues)
-        found.append({"topicName": topic, **sums})
+            sums = known[id(queues)] = _sums(view, topic, queues)
+        found.append(msgspec.structs.replace(sums, topic_name=topic))
     return found
 
 
-def _sums(view: RouteView, queues: TopicQueues) -> dict[str, Any]:
+def _sums(view: RouteView, topic: str, queues: TopicQueues) -> TopicSums:
     groups = (view.groups.get(name) for name in queues.brokers)
-    return {
-        "clusters": sorted({group.row.cluster for group in groups if group is not None}),
-        "brokers": len(queues.brokers),
-        "readQueueNums": sum(row[0] for row in queues.rows),
-        "writeQueueNums": sum(row[1] for row in queues.rows),
-        "perms": sorted({row[2] for row in queues.rows}),
-    }
+    return TopicSums(
+        topic_name=topic,
+        clusters=sorted({group.row.cluster for group in groups if group is not None}),
+        brokers=len(queues.brokers),
+        read_queue_nums=sum(row[0] for row in queues.rows),
+        write_queue_nums=sum(row[1] for row in queues.rows),
+        perms=sorted({row[2] for row in queues.rows}),
+    )
 
 
 # --- a route ---
@@ -199,7 +201,7 @@ def _sums(view: RouteView, queues: TopicQueues) -> dict[str, Any]:
     "/{topic:names}/route",
     operation_id="getTopicRoute",
     summary="The route of a topic, now or as of an epoch or time",
-    responses=read(RouteShape, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
+    responses=read(TopicRouteData, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
 async def get_route(
     request: Request, topic: TopicPath, query: Annotated[RouteQuery, Query()], _: IfNoneMatch = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from fastapi import Request
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.gateway.gateway import KV_FULL, Receipt
+from api.http.answers import ReceiptAnswer
 from api.http.body import Body
 from api.http.context import HttpContext
 from api.http.etag import JSON, offset_token
@@ -57,35 +58,44 @@ async def read_body(
         return await asyncio.to_thread(lambda: convert(decode(data, model))), len(data)
 
 
-def receipt_answer(context: HttpContext, receipt: Receipt, **more: object) -> Response:
+def receipt_answer(
+    context: HttpContext,
+    receipt: Receipt,
+    kind: type[ReceiptAnswer] = ReceiptAnswer,
+    **more: Any,  # noqa: ANN401 (members of any type)
+) -> Response:
     """200 with what became of it; 202 where it is durable, and the head cannot tell more.
 
     Args:
         context: Of the request.
         receipt: The gateway's.
-        more: Further members; None is left out.
+        kind: The type of the answer.
+        more: Its members besides those of every receipt; None is left out.
 
     Raises:
         Problem: the rules refused it (409; 413 where the KV configuration is full), or a rule failed on it (500).
     """
-    head = {
-        "offset": receipt.offset,
-        "eventTime": rfc3339_ms(receipt.event_time_ms),
-        "visible": receipt.visible,
-        "epoch": context.gateway.live_view.view.epoch,
-    }
+    found = kind(
+        offset=receipt.offset,
+        event_time=rfc3339_ms(receipt.event_time_ms),
+        visible=receipt.visible,
+        epoch=context.gateway.live_view.view.epoch,
+        outcome=cast("Any", receipt.verdict),  # of a refusal it is not shown
+        **more,
+    )
     if receipt.verdict == REJECTED:
         reason = receipt.reason
+        members = {"reason": reason, **msgspec.to_builtins(found)}
+        del members["outcome"]
         if receipt.is_quarantined:
             text = "a rule of the fold failed on it, which is a defect of routelake: quarantineTable has it"
-            raise Problem(INTERNAL, text, members={"reason": reason, **head})
+            raise Problem(INTERNAL, text, members=members)
         text = _WHY.get(reason or "", "the rules refuse it")
-        raise Problem(TOO_LARGE if reason == KV_TABLE_FULL else REFUSED, text, members={"reason": reason, **head})
-    members = {**head, "outcome": receipt.verdict, **{name: value for name, value in more.items() if value is not None}}
+        raise Problem(TOO_LARGE if reason == KV_TABLE_FULL else REFUSED, text, members=members)
     headers = {
         "cache-control": "no-store",
-        "x-routelake-epoch": str(head["epoch"]),
+        "x-routelake-epoch": str(found.epoch),
         "x-routelake-offset": str(receipt.offset),
         "x-routelake-token": offset_token(receipt.offset, context.gateway.lineage),
     }
-    return Response(_encode(members), 200 if receipt.visible else 202, headers, JSON)
+    return Response(_encode(found), 200 if receipt.visible else 202, headers, JSON)

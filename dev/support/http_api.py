@@ -10,18 +10,21 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
+from api.http.answers import ProblemDetails
 from api.http.settings import HttpSettings
-from api.http.shapes import ProblemDetails
 from dev.support.fold import FoldThread
 from dev.support.local import LocalLake
 from dev.support.loops import until
 from eventlog.base import Clock as LogClock
 from eventlog.base import LogEnd, now_ms
 from schemas.events import AnyEvent, Clock, decode
+
+T = TypeVar("T")
 
 JSON = {"content-type": "application/json"}
 
@@ -111,12 +114,17 @@ class HttpApi:
         return last
 
 
+def parsed(answer: httpx.Response, kind: type[T]) -> T:
+    """The body of an answer, which must be of a type."""
+    return msgspec.json.decode(answer.content, type=kind)
+
+
 def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
     """Check that an answer is a problem of this kind; its members."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     found: dict[str, Any] = answer.json()
-    ProblemDetails.model_validate(found)
+    parsed(answer, ProblemDetails)
     assert found["type"] == f"urn:routelake:problem:{slug}"
     assert found["status"] == status
     assert answer.headers["cache-control"] in ("no-store", "no-cache")

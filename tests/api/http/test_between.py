@@ -9,17 +9,11 @@ import json
 from typing import Any
 from urllib.parse import quote, urljoin
 
+import msgspec
 import pytest
 
-from api.http.shapes_past import (
-    BlameShape,
-    BrokerTimelineShape,
-    ChangeShape,
-    ChangesShape,
-    DiffShape,
-    TopicTimelineShape,
-)
-from dev.support.http_api import HttpApi, broker, problem
+from api.http.answers import BlameAnswer, BrokerTimelineAnswer, Change, ChangesAnswer, DiffAnswer, TopicTimelineAnswer
+from dev.support.http_api import HttpApi, broker, parsed, problem
 
 CSV = {"accept": "text/csv"}
 NDJSON = {"accept": "application/x-ndjson"}
@@ -46,10 +40,10 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
         api.close()
 
 
-def changes(api: HttpApi, query: str = "") -> list[ChangeShape]:
+def changes(api: HttpApi, query: str = "") -> list[Change]:
     answer = api.get(f"/v1/changes?limit=1000&{query}")
     assert answer.status_code == 200, answer.text
-    found = ChangesShape.model_validate(answer.json())
+    found = parsed(answer, ChangesAnswer)
     assert found.next_cursor is None
     return found.changes
 
@@ -97,7 +91,7 @@ def test_between_two_moments(past: HttpApi) -> None:
 
 
 def test_pages_and_formats(past: HttpApi) -> None:
-    whole = [change.model_dump(by_alias=True, exclude_none=True) for change in changes(past)]
+    whole = [msgspec.to_builtins(change) for change in changes(past)]
     for accept, read in (
         ({}, lambda text: json.loads(text)["changes"]),
         (NDJSON, lambda text: [json.loads(line) for line in text.splitlines()]),
@@ -145,10 +139,10 @@ def test_accept(past: HttpApi, accept: str, media: str) -> None:
     assert past.get("/v1/changes?limit=1", headers={"accept": accept}).headers["content-type"].startswith(media)
 
 
-def difference(api: HttpApi, query: str) -> DiffShape:
+def difference(api: HttpApi, query: str) -> DiffAnswer:
     answer = api.get(f"/v1/diff?{query}")
     assert answer.status_code == 200, answer.text
-    return DiffShape.model_validate(answer.json())
+    return parsed(answer, DiffAnswer)
 
 
 def test_what_is_different(past: HttpApi) -> None:
@@ -214,7 +208,7 @@ def test_nothing_yet(unfolded: HttpApi) -> None:
 
 def test_timelines(past: HttpApi) -> None:
     answer = past.get("/v1/topics/payments/timeline")
-    intervals = TopicTimelineShape.model_validate(answer.json()).intervals
+    intervals = parsed(answer, TopicTimelineAnswer).intervals
     assert [(each.writable, each.write_queue_nums) for each in intervals] == [(True, 8), (False, 0), (True, 8)]
     wiped = epoch_of(past, "WIPE_WRITE_PERM_OF_BROKER")
     assert (intervals[1].from_epoch, intervals[1].begun_by.command) == (wiped, "WIPE_WRITE_PERM_OF_BROKER")
@@ -223,7 +217,7 @@ def test_timelines(past: HttpApi) -> None:
     rest = past.get(f"/v1/topics/payments/timeline?limit=2&cursor={page['nextCursor']}").json()
     assert page["intervals"] + rest["intervals"] == answer.json()["intervals"]
     assert "nextCursor" not in rest
-    (group,) = BrokerTimelineShape.model_validate(past.get("/v1/brokers/broker-b/timeline").json()).intervals
+    (group,) = parsed(past.get("/v1/brokers/broker-b/timeline"), BrokerTimelineAnswer).intervals
     assert (group.alive, group.to, group.broker_addrs) == (True, None, {"0": "10.0.0.2:10911"})
     problem(past.get("/v1/topics/nothing/timeline"), 404, "topic-not-exist")
     problem(past.get("/v1/brokers/nothing/timeline"), 404, "not-found")
@@ -236,13 +230,13 @@ def test_timelines(past: HttpApi) -> None:
 
 
 def test_blame(past: HttpApi) -> None:
-    found = BlameShape.model_validate(past.get("/v1/topics/payments/blame").json())
+    found = parsed(past.get("/v1/topics/payments/blame"), BlameAnswer)
     set_by = {each.field: (each.set_by.command, each.value) for each in found.fields}
     assert set_by["perm"] == ("ADD_WRITE_PERM_OF_BROKER", 6)
     assert set_by["writeQueueNums"] == ("REGISTER_BROKER", 8)
     assert set_by["brokerAddrs.0"] == ("REGISTER_BROKER", "10.0.0.1:10911")
     wiped = epoch_of(past, "WIPE_WRITE_PERM_OF_BROKER")
-    then = BlameShape.model_validate(past.get(f"/v1/topics/payments/blame?as_of={wiped}").json())
+    then = parsed(past.get(f"/v1/topics/payments/blame?as_of={wiped}"), BlameAnswer)
     assert then.as_of.epoch == wiped
     assert {each.field: each.epoch for each in then.fields}["perm"] == wiped
     problem(past.get("/v1/topics/nothing/blame"), 404, "topic-not-exist")

@@ -11,8 +11,8 @@ import httpx
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from api.http.shapes import ProblemDetails
-from dev.support.http_api import JSON, HttpApi, broker
+from api.http.answers import ProblemDetails
+from dev.support.http_api import JSON, HttpApi, broker, parsed
 from schemas.events import RegisterBroker
 
 FUZZ = settings(
@@ -32,7 +32,7 @@ def check(api: HttpApi, answer: httpx.Response, before: Any) -> None:
     assert answer.status_code < 500 or answer.status_code == 503, answer.text
     if answer.status_code >= 400:
         assert answer.headers["content-type"] == "application/problem+json"
-        found = ProblemDetails.model_validate(answer.json())
+        found = parsed(answer, ProblemDetails)
         assert found.status == answer.status_code
         if answer.status_code not in (409, 503):
             assert api.written_since(before) == []

@@ -14,20 +14,20 @@ import pytest
 
 from api.gateway.follower import FollowerStatus
 from api.gateway.gateway import Reads
+from api.http.answers import FoldHealthAnswer, HealthAnswer, ReadyAnswer
 from api.http.settings import HttpSettings
-from api.http.shapes import FoldHealthShape, HealthShape, ReadyShape
-from dev.support.http_api import HttpApi, broker, problem
+from dev.support.http_api import HttpApi, broker, parsed, problem
 from dev.support.loops import until
 
 
-def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyShape:
+def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyAnswer:
     """What /readyz?strict says: its status, and /readyz's beside it, are those expected."""
     assert api.get("/readyz").status_code == lenient
     answer = api.get("/readyz?strict")
     assert answer.status_code == strict, answer.text
     assert ("retry-after" in answer.headers) == (strict == 503)
     assert answer.headers["content-type"] == "application/json"
-    found = ReadyShape.model_validate(answer.json())
+    found = parsed(answer, ReadyAnswer)
     assert set(found.checks) == {"view", "log", "fold", "live_view", "clock"}
     assert found.ready == (strict == 200) == all(check.ok for check in found.checks.values())
     assert all((check.reason is None) == check.ok for check in found.checks.values())
@@ -35,21 +35,21 @@ def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyShape:
     return found
 
 
-def fold_health(api: HttpApi) -> FoldHealthShape:
+def fold_health(api: HttpApi) -> FoldHealthAnswer:
     answer = api.get("/healthz/fold")
-    found = FoldHealthShape.model_validate(answer.json())
+    found = parsed(answer, FoldHealthAnswer)
     assert answer.status_code == (200 if found.ok else 503)
     assert answer.headers["cache-control"] == "no-store"
     assert (found.reason is None) == found.ok
     return found
 
 
-def reasons(found: ReadyShape) -> dict[str, str | None]:
+def reasons(found: ReadyAnswer) -> dict[str, str | None]:
     return {name: check.reason for name, check in found.checks.items() if not check.ok}
 
 
 def test_alive(unfolded: HttpApi) -> None:
-    found = HealthShape.model_validate(unfolded.get("/healthz").json())
+    found = parsed(unfolded.get("/healthz"), HealthAnswer)
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert found.version == unfolded.get("/openapi.json").json()["info"]["version"] == project["version"]
 

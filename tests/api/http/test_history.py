@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from api.http.shapes import RouteShape
-from api.http.shapes_past import ChangesShape, EpochsShape
-from dev.support.http_api import HttpApi, broker, problem
+from api.http.answers import ChangesAnswer, EpochsAnswer
+from dev.support.http_api import HttpApi, broker, parsed, problem
+from schemas.route import TopicRouteData
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +29,19 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
         api.close()
 
 
-def epochs(api: HttpApi, query: str = "") -> EpochsShape:
-    return EpochsShape.model_validate(api.get(f"/v1/epochs{query}").json())
+def epochs(api: HttpApi, query: str = "") -> EpochsAnswer:
+    return parsed(api.get(f"/v1/epochs{query}"), EpochsAnswer)
 
 
 def epoch_of(api: HttpApi, command: str) -> int:
-    page = ChangesShape.model_validate(api.get("/v1/topics/orders/changes").json())
+    page = parsed(api.get("/v1/topics/orders/changes"), ChangesAnswer)
     return next(change.epoch for change in page.changes if change.command == command)
 
 
 def perm_at(api: HttpApi, as_of: int | str) -> int:
     answer = api.get(f"/v1/topics/orders/route?as_of={quote(str(as_of), safe='')}")
     assert answer.status_code == 200, answer.text
-    return RouteShape.model_validate_json(answer.content).queue_datas[0].perm
+    return parsed(answer, TopicRouteData).queue_datas[0].perm
 
 
 def test_a_route_as_of_an_epoch(past: HttpApi) -> None:
@@ -94,7 +94,7 @@ def test_what_cannot_be_read(past: HttpApi) -> None:
 
 
 def test_changes(past: HttpApi) -> None:
-    page = ChangesShape.model_validate(past.get("/v1/topics/orders/changes").json())
+    page = parsed(past.get("/v1/topics/orders/changes"), ChangesAnswer)
     by_command = {change.command: change for change in page.changes if change.table_name == "topicQueueTable"}
     wiped = by_command["WIPE_WRITE_PERM_OF_BROKER"]
     assert wiped.before is not None
@@ -107,10 +107,10 @@ def test_changes(past: HttpApi) -> None:
 
 
 def test_pages_of_changes(past: HttpApi) -> None:
-    whole = ChangesShape.model_validate(past.get("/v1/topics/orders/changes").json())
+    whole = parsed(past.get("/v1/topics/orders/changes"), ChangesAnswer)
     found, url = [], "/v1/topics/orders/changes?limit=1"
     while True:
-        page = ChangesShape.model_validate(past.get(url).json())
+        page = parsed(past.get(url), ChangesAnswer)
         found += page.changes
         if page.next_cursor is None:
             break

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from api.gateway.gateway import Reads
+from api.http.answers import AddAnswer, HeartbeatAnswer, ReceiptAnswer, RegistrationAnswer, WipeAnswer
 from api.http.settings import HttpSettings
-from api.http.shapes import AddShape, HeartbeatShape, ReceiptShape, RegistrationShape, WipeShape
-from dev.support.http_api import JSON, HttpApi, broker, problem
+from dev.support.http_api import JSON, HttpApi, broker, parsed, problem
 from dev.support.loops import until
 from schemas.errors import UnavailableError
 from schemas.events import Actor, PutKvConfig, RegisterBroker, decode, encode, routing_key
@@ -24,7 +24,7 @@ def identity(name: str, host: int, cluster: str = "c1") -> dict[str, Any]:
 
 def test_a_registration_is_visible_in_the_next_read(api: HttpApi) -> None:
     answer = api.register(broker("ry-a", topics=("ry-1", "ry-2"), host=10))
-    receipt = RegistrationShape.model_validate(answer.json())
+    receipt = parsed(answer, RegistrationAnswer)
     assert (answer.status_code, receipt.outcome, receipt.visible) == (200, "applied", True)
     route = api.get("/v1/topics/ry-1/route")
     assert route.status_code == 200
@@ -98,7 +98,7 @@ def test_a_lower_state_version_may_not_take_a_living_id(api: HttpApi) -> None:
 def test_a_slave_is_told_where_its_master_is(api: HttpApi) -> None:
     api.register(broker("pair", topics=("pair-1", "pair-2"), host=15))
     slave = broker("pair", topics=(), host=16, brokerId=1, enableActingMaster=False)
-    answer = RegistrationShape.model_validate(api.register(slave).json())
+    answer = parsed(api.register(slave), RegistrationAnswer)
     assert (answer.master_addr, answer.ha_server_addr) == ("10.0.0.15:10911", "10.0.0.15:10912")
 
 
@@ -115,11 +115,11 @@ def test_a_registration_brings_the_order_configuration_back(make_api: Any) -> No
 def test_a_heartbeat_says_whether_the_broker_is_known(api: HttpApi) -> None:
     answer = api.post("/v1/brokers/heartbeat", identity("beat", 17))
     assert answer.status_code == 200
-    assert not HeartbeatShape.model_validate(answer.json()).known
+    assert not parsed(answer, HeartbeatAnswer).known
     api.register(broker("beat", topics=("beat-1", "beat-2"), host=17))
     before = api.get("/v1/brokers/beat").json()["live"][0]["lastUpdateTimestamp"]
     answer = api.post("/v1/brokers/heartbeat", identity("beat", 17))
-    assert HeartbeatShape.model_validate(answer.json()).known
+    assert parsed(answer, HeartbeatAnswer).known
     api.settled()
     # Heartbeats alone are committed every few seconds; another epoch brings them along.
     receipt = api.put("/v1/kv/ns/beat", {"value": "x"}).json()
@@ -130,7 +130,7 @@ def test_a_heartbeat_says_whether_the_broker_is_known(api: HttpApi) -> None:
 def test_unregistering_takes_the_topics_along(api: HttpApi) -> None:
     api.register(broker("gone", topics=("gone-1", "gone-2"), host=18))
     bye = {**identity("gone", 18), "brokerId": 0}
-    receipt = ReceiptShape.model_validate(api.post("/v1/brokers/unregister", bye).json())
+    receipt = parsed(api.post("/v1/brokers/unregister", bye), ReceiptAnswer)
     assert receipt.outcome == "applied"
     problem(api.get("/v1/topics/gone-1/route"), 404, "topic-not-exist")
     problem(api.get("/v1/brokers/gone"), 404, "not-found")
@@ -149,7 +149,7 @@ def test_a_write_is_seen_at_the_head_at_once_and_in_the_tables_when_they_have_it
     api: HttpApi = make_api(reads=reads)
     api.fold.pause()
     answer = api.register(broker())
-    receipt = RegistrationShape.model_validate(answer.json())
+    receipt = parsed(answer, RegistrationAnswer)
     assert (answer.status_code, receipt.visible, receipt.outcome) == (200, True, "applied")
     route = "/v1/topics/orders/route?reads="
     assert api.get("/v1/topics/orders/route").status_code == (200 if reads is Reads.LIVE else 404)
@@ -177,7 +177,7 @@ def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
         until(lambda: api.gateway.replica.failing)  # or it may be about to read what comes now
         api.log.append([(routing_key(KV), encode(KV))])
         answer = api.register(broker())
-        receipt = RegistrationShape.model_validate(answer.json())
+        receipt = parsed(answer, RegistrationAnswer)
         assert (answer.status_code, receipt.visible, receipt.outcome) == (202, False, "accepted")
         problem(api.get("/v1/topics/orders/route"), 404, "topic-not-exist")
         assert "head" in api.get("/readyz").json()["checks"]["view"]["reason"]
@@ -186,13 +186,13 @@ def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
 
 def test_admin_commands(api: HttpApi) -> None:
     api.register(broker("adm", topics=("adm-1", "adm-2"), host=19))
-    wiped = WipeShape.model_validate(api.post("/v1/brokers/adm/wipe-write-perm").json())
+    wiped = parsed(api.post("/v1/brokers/adm/wipe-write-perm"), WipeAnswer)
     assert (wiped.outcome, wiped.wipe_topic_count) == ("applied", 2)
     assert api.get("/v1/topics/adm-1/route").json()["queueDatas"][0]["perm"] == 4
     assert api.post("/v1/brokers/adm/wipe-write-perm").json()["outcome"] == "unchanged"
-    added = AddShape.model_validate(api.post("/v1/brokers/adm/add-write-perm").json())
+    added = parsed(api.post("/v1/brokers/adm/add-write-perm"), AddAnswer)
     assert (added.outcome, added.add_topic_count) == ("applied", 2)
-    nobody = WipeShape.model_validate(api.post("/v1/brokers/nobody/wipe-write-perm").json())
+    nobody = parsed(api.post("/v1/brokers/nobody/wipe-write-perm"), WipeAnswer)
     assert (nobody.outcome, nobody.wipe_topic_count) == ("unchanged", 0)
 
 
@@ -204,7 +204,7 @@ def test_deleting_a_topic(api: HttpApi) -> None:
     assert [row["brokerName"] for row in left] == ["del-b"]
     assert api.delete("/v1/topics/del-1").json()["outcome"] == "applied"
     problem(api.get("/v1/topics/del-1/route"), 404, "topic-not-exist")
-    assert ReceiptShape.model_validate(api.delete("/v1/topics/del-1").json()).outcome == "unchanged"
+    assert parsed(api.delete("/v1/topics/del-1"), ReceiptAnswer).outcome == "unchanged"
     assert api.get("/v1/topics/del-2/route").status_code == 200
 
 

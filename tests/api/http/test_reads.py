@@ -10,13 +10,14 @@ import httpx
 import pytest
 
 from api.gateway.gateway import Reads
+from api.http.answers import BrokerAnswer, BrokerListAnswer, KvAnswer, TopicListAnswer
 from api.http.etag import NOTHING, entity_tag, matches
 from api.http.settings import HttpSettings
-from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape, KvShape, RouteShape, TopicListShape
-from dev.support.http_api import HttpApi, broker, problem
+from dev.support.http_api import HttpApi, broker, parsed, problem
 from nameserver.answers import body_digest
 from nameserver.route_queries import cluster_info, pick_up_topic_route
 from schemas.rocketmq_json import decode_cluster_info, encode_topic_route
+from schemas.route import ClusterInfo, TopicRouteData
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_a_route_is_byte_for_byte_the_wire_answer_in_standard_json(full: HttpApi
         body = encode_topic_route(route, numeric_keys=False)
         short, long = full.get(f"/v1/topics/{topic}/route"), full.get(f"/v1/topics/{topic}/route?wait_for=0")
         assert short.content == long.content == body
-        RouteShape.model_validate_json(body)
+        assert encode_topic_route(parsed(long, TopicRouteData), numeric_keys=False) == body
 
 
 VARIANTS: list[dict[str, str]] = [
@@ -120,15 +121,15 @@ def test_if_none_match() -> None:
     assert not matches(" " * 60_000 + '"', "abc")  # in no time
 
 
-def listed(api: HttpApi, query: str) -> TopicListShape:
-    return TopicListShape.model_validate(api.get(f"/v1/topics?{query}").json())
+def listed(api: HttpApi, query: str) -> TopicListAnswer:
+    return parsed(api.get(f"/v1/topics?{query}"), TopicListAnswer)
 
 
 def test_topic_lists(full: HttpApi) -> None:
     whole = listed(full, "prefix=rd-").topic_list
     assert whole == sorted([*(f"rd-{number}" for number in range(7)), "rd-x"])
     assert listed(full, "prefix=rd-&cluster=rd-c2").topic_list == ["rd-0", "rd-x"]
-    assert listed(full, "cluster=nowhere") == TopicListShape.model_validate({"topicList": [], "total": 0})
+    assert listed(full, "cluster=nowhere") == TopicListAnswer(topic_list=[], total=0)
     assert listed(full, "prefix=rd-&limit=8").next_cursor is None
 
 
@@ -164,26 +165,26 @@ def test_listing_can_be_switched_off(make_api: Any) -> None:
 
 def test_clusters(full: HttpApi) -> None:
     answer = full.get("/v1/clusters")
-    ClusterInfoShape.model_validate(answer.json())
+    parsed(answer, ClusterInfo)
     assert decode_cluster_info(answer.content) == cluster_info(full.gateway.view)
 
 
 def test_brokers(full: HttpApi) -> None:
-    rows = BrokerListShape.model_validate(full.get("/v1/brokers?cluster=rd-c1").json()).brokers
+    rows = parsed(full.get("/v1/brokers?cluster=rd-c1"), BrokerListAnswer).brokers
     assert [(row.broker_name, row.broker_addr, row.broker_id) for row in rows] == [("rd-a", "10.0.0.50:10911", 0)]
     assert rows[0].expire_timestamp == rows[0].last_update_timestamp + 120_000
     assert rows[0].data_version.counter == 1
-    found = BrokerShape.model_validate(full.get("/v1/brokers/rd-a").json())
+    found = parsed(full.get("/v1/brokers/rd-a"), BrokerAnswer)
     assert (found.topic_count, found.cluster, found.zone_name, found.live) == (7, "rd-c1", "z1", rows)
     missing = full.get("/v1/brokers/nobody")
     assert problem(missing, 404, "not-found")["code"] == 22
     assert missing.headers["etag"].endswith('-none"')
-    BrokerListShape.model_validate(full.get("/v1/brokers").json())
+    parsed(full.get("/v1/brokers"), BrokerListAnswer)
 
 
 def test_kv_entries(full: HttpApi) -> None:
     full.put("/v1/kv/rd-kv/k", {"value": ""})
-    KvShape.model_validate(full.get("/v1/kv/rd-kv/k").json())
+    parsed(full.get("/v1/kv/rd-kv/k"), KvAnswer)
 
 
 def test_a_missing_topic_is_17(api: HttpApi) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.http.shapes_past import ReportShape
-from dev.support.http_api import HttpApi, broker, problem
+from api.http.answers import ReportAnswer
+from dev.support.http_api import HttpApi, broker, parsed, problem
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +29,10 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
         api.close()
 
 
-def report(api: HttpApi, asked: str) -> ReportShape:
+def report(api: HttpApi, asked: str) -> ReportAnswer:
     answer = api.get(f"/v1/reports/{asked}")
     assert answer.status_code == 200, answer.text
-    return ReportShape.model_validate(answer.json())
+    return parsed(answer, ReportAnswer)
 
 
 def epoch_of(api: HttpApi, command: str) -> int:

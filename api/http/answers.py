@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON answers of the HTTP API: handlers encode these types, and the API description is made from them.
+
+Routes and clusters are encoded by `schemas.rocketmq_json`; their types are in `schemas.route`. Rows of the past that go
+out as CSV, too, are written by `lake.history.change_json`, and the tests hold them against the types below.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from schemas.broker import DataVersion
+from schemas.route import BrokerData
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """Closed; wire names in camelCase. A member that is None by default is absent rather than null."""
+
+
+# --- problems ---
+
+
+class FieldProblem(Answer, frozen=True, kw_only=True):
+    """One field that is wrong."""
+
+    field: str
+    message: str
+
+
+class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 9457 problem details. Kinds add members of their own."""
+
+    type: Annotated[str, Meta(description="URI of the kind of problem")]
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="for a person")]
+    code: Annotated[int, Meta(description="RocketMQ's ResponseCode")]
+    errors: list[FieldProblem] | None = None
+
+
+# --- writes ---
+
+
+class ReceiptAnswer(Answer, frozen=True, kw_only=True):
+    """What became of a write. `offset` is the token that reads can wait for."""
+
+    offset: int
+    event_time: Annotated[str, Meta(description="event time on the log, RFC 3339")]
+    visible: Annotated[bool, Meta(description="whether reads of the head of the log show the effect at this gateway")]
+    epoch: Annotated[int, Meta(description="latest epoch that this gateway has; the write is in a later one")]
+    outcome: Annotated[
+        Literal["applied", "unchanged", "accepted"],
+        Meta(
+            description="applied; unchanged (it said what is known already); accepted (durable, its outcome not known "
+            "yet)"
+        ),
+    ]
+
+
+class RegistrationAnswer(ReceiptAnswer, frozen=True, kw_only=True):
+    """Receipt of a registration; for a slave with a registered master, where it finds it."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    order_topic_conf: Annotated[
+        dict[str, str] | None, Meta(description="namespace ORDER_TOPIC_CONFIG, when it exists")
+    ] = None
+
+
+class HeartbeatAnswer(ReceiptAnswer, frozen=True, kw_only=True):
+    """Receipt of a heartbeat. A broker that is not `known` should register."""
+
+    known: bool
+
+
+class WipeAnswer(ReceiptAnswer, frozen=True, kw_only=True):
+    """Receipt of a wipe; the count is of topics that have a row for the broker, changed or not."""
+
+    wipe_topic_count: int | None = None
+
+
+class AddAnswer(ReceiptAnswer, frozen=True, kw_only=True):
+    """Receipt of an add; the count is of topics that have a row for the broker, changed or not."""
+
+    add_topic_count: int | None = None
+
+
+# --- topics and brokers ---
+
+
+class TopicSums(Answer, frozen=True, kw_only=True):
+    """A topic and its broker groups together. Sums count all queues, whatever may be done with them."""
+
+    topic_name: str
+    clusters: list[str]
+    brokers: Annotated[int, Meta(description="broker groups that hold it")]
+    read_queue_nums: int
+    write_queue_nums: int
+    perms: Annotated[list[int], Meta(description="the different permissions of its broker groups")]
+
+
+class TopicListAnswer(Answer, frozen=True, kw_only=True):
+    """A page of topic names in order. `nextCursor` leads to the next page and is absent on the last."""
+
+    topic_list: list[str]
+    total: Annotated[int, Meta(description="topics that meet the filter, on all pages")]
+    topics: Annotated[list[TopicSums] | None, Meta(description="with `details`: a row for each name")] = None
+    next_cursor: str | None = None
+
+
+class LiveBroker(Answer, frozen=True, kw_only=True):
+    """A live broker address. Times are milliseconds since the epoch, on the event log's clock."""
+
+    cluster_name: str
+    broker_name: str
+    broker_addr: str
+    broker_id: Annotated[int | None, Meta(description="absent: another address took its id")] = None
+    ha_server_addr: str | None = None
+    last_update_timestamp: Annotated[int, Meta(description="last heard; written every ten seconds at most")]
+    heartbeat_timeout_millis: int
+    expire_timestamp: Annotated[int, Meta(description="past this it counts as dead, unless it is heard before")]
+    data_version: DataVersion
+
+
+class BrokerListAnswer(Answer, frozen=True, kw_only=True):
+    """Live broker addresses."""
+
+    brokers: list[LiveBroker]
+
+
+class BrokerAnswer(BrokerData, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A broker group and its live addresses."""
+
+    topic_count: int
+    live: list[LiveBroker]
+
+
+# --- KV configuration and settings ---
+
+
+class KvTableAnswer(Answer, frozen=True, kw_only=True):
+    """A namespace of KV configuration."""
+
+    namespace: str
+    table: dict[str, str]
+
+
+class KvAnswer(Answer, frozen=True, kw_only=True):
+    """One entry of KV configuration."""
+
+    namespace: str
+    key: str
+    value: str
+
+
+class ConfigAnswer(Answer, frozen=True, kw_only=True):
+    """What GET_NAMESRV_CONFIG shows."""
+
+    config: Annotated[dict[str, str], Meta(description="values as Java writes them, by RocketMQ's names")]
+
+
+class SelfPreservationAnswer(Answer, frozen=True, kw_only=True):
+    """Whether expiry pauses, and what would make it."""
+
+    percent: Annotated[int, Meta(description="share of the live brokers above which it pauses; 0: off")]
+    is_on: Annotated[bool, Meta(description="whether no broker expires at the moment")]
+    since: Annotated[str | None, Meta(description="event time since when, RFC 3339")] = None
+    until: Annotated[str | None, Meta(description="when it ends at the latest, by this gateway's limit")] = None
+    live: Annotated[int, Meta(description="live broker addresses")]
+    silent: Annotated[int, Meta(description="those of them that more than half of their timeout has passed for")]
+
+
+# --- health ---
+
+
+class Check(Answer, frozen=True, kw_only=True):
+    """One condition of readiness."""
+
+    ok: bool
+    reason: str | None = None
+
+
+class ReadyAnswer(Answer, frozen=True, kw_only=True):
+    """Whether routes are answered, and what is wrong, if anything."""
+
+    ready: bool
+    epoch: int
+    offset: int
+    routes_age_seconds: Annotated[
+        float | None, Meta(description="age of the newest event that the routes show; absent: there are none yet")
+    ] = None
+    checks: dict[str, Check]
+
+
+class FoldLag(Answer, frozen=True, kw_only=True):
+    """How far the tables are behind."""
+
+    epochs: Annotated[int, Meta(description="epochs that the fold has written and this gateway has not read")]
+    events: Annotated[
+        int, Meta(description="events that this gateway has folded at the head of the log, and no epoch holds yet")
+    ]
+    seconds: Annotated[
+        float | None, Meta(description="since the fold last said how far it is; absent: it never did")
+    ] = None
+
+
+class FoldHealthAnswer(Check, frozen=True, kw_only=True):
+    """The fold, as it last said of itself."""
+
+    epoch: int | None = None
+    offset: Annotated[int | None, Meta(description="it has folded everything up to this log offset")] = None
+    lag: FoldLag
+
+
+class HealthAnswer(Answer, frozen=True, kw_only=True):
+    """The process is alive. All but `status` is for readers."""
+
+    status: Literal["ok"]
+    version: str | None = None
+    gateway: str | None = None
+    uptime_seconds: float | None = None
+
+
+# --- the past ---
+
+
+class Change(Answer, frozen=True, kw_only=True):
+    """A row of routeChangeTable: a changed row, a command or a refusal.
+
+    Without `before` there was no row, without `after` there is none any more.
+    """
+
+    epoch: int
+    offset: int
+    seq: int
+    event_time: str
+    command: str
+    outcome: Literal["applied", "unchanged", "rejected"]
+    reason: Annotated[str | None, Meta(description="why it was rejected")] = None
+    actor: Annotated[dict[str, Any] | None, Meta(description="who sent it; absent for an expiry")] = None
+    table_name: Annotated[
+        str | None, Meta(description="table of the changed row; absent: about the command itself")
+    ] = None
+    broker_name: str | None = None
+    topic: str | None = None
+    key: dict[str, Any] | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+class ChangesAnswer(Answer, frozen=True, kw_only=True):
+    """Changes, newest first. `nextCursor` leads to older ones and is absent at the end."""
+
+    changes: list[Change]
+    next_cursor: str | None = None
+
+
+class Cut(Answer, frozen=True, kw_only=True):
+    """One moment of all tables. For a time within an epoch: the epoch before, and the last change until then."""
+
+    epoch: int
+    event_time: str
+
+
+class Difference(Answer, frozen=True, kw_only=True):
+    """A row that two cuts show differently: `i` only the later one has it, `d` only the earlier one, `u` both."""
+
+    table_name: str
+    op: Literal["i", "u", "d"]
+    key: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class DiffAnswer(Answer, frozen=True, kw_only=True):
+    """What is different between two cuts. `nextCursor` leads to the next page and is null on the last."""
+
+    from_: Cut = msgspec.field(name="from")
+    to: Cut
+    differences: list[Difference]
+    next_cursor: str | None
+
+
+class Cause(Answer, frozen=True, kw_only=True):
+    """What made a change. `offset` is the log offset; of an expiry, its broker's last heartbeat's."""
+
+    command: str
+    actor: dict[str, Any] | None
+    offset: int
+
+
+class _Interval(Answer, frozen=True, kw_only=True):
+    """From when, until when (null: still), and what began and ended it."""
+
+    from_: str = msgspec.field(name="from")
+    to: str | None
+    from_epoch: int
+    to_epoch: int | None
+    begun_by: Cause
+    ended_by: Cause | None
+
+
+class TopicBroker(Answer, frozen=True, kw_only=True):
+    """A broker group that holds a topic; `brokerAddrs` is null where the group itself is not there."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+    broker_addrs: dict[str, str] | None
+
+
+class TopicInterval(_Interval, frozen=True, kw_only=True):
+    """A state of a topic's route; without brokers where it had none. Queues are those that may be used."""
+
+    writable: bool
+    readable: bool
+    write_queue_nums: int
+    read_queue_nums: int
+    brokers: list[TopicBroker]
+
+
+class TopicTimelineAnswer(Answer, frozen=True, kw_only=True):
+    """Intervals, newest first; without a hole. `nextCursor` leads to older ones and is absent at the end."""
+
+    intervals: list[TopicInterval]
+    next_cursor: str | None = None
+
+
+class LiveAddress(Answer, frozen=True, kw_only=True):
+    """An address that was heard in time."""
+
+    cluster_name: str
+    broker_addr: str
+
+
+class BrokerInterval(_Interval, frozen=True, kw_only=True):
+    """A state of a broker group; `brokerAddrs` is null where there was no such group."""
+
+    alive: bool
+    cluster: str | None
+    broker_addrs: dict[str, str] | None
+    live: list[LiveAddress]
+
+
+class BrokerTimelineAnswer(Answer, frozen=True, kw_only=True):
+    """As a topic's."""
+
+    intervals: list[BrokerInterval]
+    next_cursor: str | None = None
+
+
+class BlameField(Answer, frozen=True, kw_only=True):
+    """A field of a route, and who set it to this value, when. `brokerAddrs.0` is the address of brokerId 0."""
+
+    table_name: str
+    broker_name: str
+    field: str
+    value: Any
+    epoch: int
+    event_time: str
+    set_by: Cause
+
+
+class BlameAnswer(Answer, frozen=True, kw_only=True):
+    """The fields of a topic's route at a moment."""
+
+    as_of: Cut
+    fields: list[BlameField]
+
+
+class ReportAnswer(Answer, frozen=True, kw_only=True):
+    """Rows of a report, by column. `from` is absent where it is from the beginning, `nextCursor` on the last page."""
+
+    report: str
+    from_: str | None = msgspec.field(name="from", default=None)
+    to: Annotated[str | None, Meta(description="absent: nothing has happened yet")] = None
+    columns: Annotated[list[str], Meta(description="their names, in order")]
+    rows: list[dict[str, Any]]
+    next_cursor: str | None = None
+
+
+class Epoch(Answer, frozen=True, kw_only=True):
+    """A row of routeCommitTable: a consistent cut of all tables."""
+
+    epoch: int
+    log_offset: int
+    event_time: str
+    watermark: str
+    commit_time: str
+    versions: Annotated[dict[str, int], Meta(description="table name to Delta version")]
+
+
+class EpochsAnswer(Answer, frozen=True, kw_only=True):
+    """Epochs, newest first. `nextBefore` leads to older ones and is absent at the end."""
+
+    epochs: list[Epoch]
+    next_before: int | None = None
