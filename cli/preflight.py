@@ -21,6 +21,7 @@ from cli.data_options import LakePlace
 from clients.addresses import MAX_PORT, is_http, what_is_odd
 from eventlog.kafka.access.settings import read_access
 from eventlog.urls import URL_FORMS, parse_url, sqlite_path
+from remoting.errors import why_not_listening
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -123,12 +124,7 @@ def check_free(listen: Listen, option: str) -> None:
     in_use = [failure for failure in failures if failure.errno in (errno.EADDRINUSE, errno.EACCES)]
     if in_use or len(failures) == len(found):
         why = (in_use or failures)[0]
-        advice = {
-            errno.EADDRINUSE: "another process listens there. Stop it (`ss -ltnp` names it), or choose another port",
-            errno.EACCES: "ports below 1024 need privileges. Choose a higher one",
-            errno.EADDRNOTAVAIL: f"that is no address of this machine. Choose one, or {_ANY_IPV4} for all",
-        }.get(why.errno or 0, f"{why.strerror}. Choose another address")
-        raise SetupError(f"{option} {listen} cannot be listened on: {advice}.")
+        raise SetupError(f"{option} {listen} cannot be listened on: {why_not_listening(why)}.")
 
 
 def _bind_failure(family: int, address: tuple[Any, ...]) -> OSError | None:

@@ -12,6 +12,7 @@ RoutelakeError
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -79,8 +80,19 @@ def why_not_connected(error: BaseException) -> str:
     return str(error) if cause is None else why_not_connected(cause)
 
 
-def why_not_tls(error: ssl.SSLError) -> str:
+def why_not_listening(error: OSError) -> str:
+    """The reason for which an address cannot be listened on, and what to do; without the full stop."""
+    remedies = {
+        errno.EADDRINUSE: "another process listens there. Stop it (`ss -ltnp` names it), or choose another port",
+        errno.EACCES: "ports below 1024 need privileges. Choose a higher one",
+        errno.EADDRNOTAVAIL: "that is no address of this machine. Choose one, or 0.0.0.0 for all",
+    }
+    return remedies.get(error.errno or 0, f"{error.strerror or error}. Choose another address")
+
+
+def why_not_tls(error: Exception) -> str:
     """OpenSSL's reason in small letters, without where in its sources it was."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate was not accepted: {error.verify_message}"
-    return (error.reason or str(error)).lower().replace("_", " ")
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return (reason or str(error)).lower().replace("_", " ")

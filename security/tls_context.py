@@ -10,6 +10,7 @@ from typing import Final
 
 from cryptography import x509
 
+from remoting.errors import why_not_tls
 from runtime.secrets import resolve
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth
@@ -80,7 +81,9 @@ def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> s
         try:
             context.load_verify_locations(settings.client_ca)
         except ssl.SSLError as error:
-            raise SetupError(f"TLS: {settings.client_ca} holds no certificates in PEM ({_why(error)}).") from None
+            raise SetupError(
+                f"TLS: {settings.client_ca} holds no certificates in PEM ({why_not_tls(error)})."
+            ) from None
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java: whoever is listed is trusted
     return context
 
@@ -100,7 +103,7 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) ->
     try:
         context.load_cert_chain(settings.cert, settings.key, answer)
     except (ssl.SSLError, ValueError) as error:
-        reason = _why(error)
+        reason = why_not_tls(error)
         if "mismatch" in reason:
             raise SetupError(
                 f"TLS: the key {settings.key} does not fit the certificate {settings.cert}. "
@@ -139,7 +142,7 @@ def _try(server: ssl.SSLContext, settings: TlsSettings) -> None:
                 pass
             except ssl.SSLError as error:
                 raise SetupError(
-                    f"TLS: no client could connect with {settings.cert}: {_why(error)}. "
+                    f"TLS: no client could connect with {settings.cert}: {why_not_tls(error)}. "
                     "Look at tls.ciphers and tls.protocols: a suite has to fit the kind of key."
                 ) from None
 
@@ -149,8 +152,3 @@ def _read(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SetupError(f"TLS: the {what} {path} cannot be read: {error.strerror}.") from error
-
-
-def _why(error: Exception) -> str:
-    reason = error.reason if isinstance(error, ssl.SSLError) else None
-    return (reason or str(error)).lower().replace("_", " ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable, Generator
 from functools import partial
@@ -16,6 +15,7 @@ import uvicorn
 from api.http.app import HttpApp, close_app
 from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, guarded_protocol
+from remoting.errors import why_not_listening
 from remoting.server.handshakes import Handshakes
 from remoting.server.tls_channel import Secured, TlsSniffer, TlsSource
 from schemas.errors import SetupError
@@ -24,11 +24,6 @@ DRAIN_S: Final = 8
 """How long requests under way may take after a stop."""
 
 _BACKLOG: Final = 2048
-_WHY: Final = {
-    errno.EADDRINUSE: "is in use. Stop what listens there (`ss -ltnp`), or choose another port",
-    errno.EACCES: "may not be opened by this user. Choose a port above 1023",
-    errno.EADDRNOTAVAIL: "is no address of this machine. Choose one of `ip address`, or 0.0.0.0",
-}
 
 
 class HttpTls(TlsSource, Protocol):
@@ -143,7 +138,6 @@ def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        why = _WHY.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
-        raise SetupError(f"--http {where} {why}.") from error
+        raise SetupError(f"--http {where} cannot be listened on: {why_not_listening(error)}.") from error
     listener.setblocking(False)
     return listener

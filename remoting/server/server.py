@@ -9,7 +9,6 @@ Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer, NettySe
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import secrets
 from collections import Counter, defaultdict, deque
@@ -19,6 +18,7 @@ from typing import Any, Final
 from remoting.codec.answers import failure
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.request_cache import RequestCache
+from remoting.errors import why_not_listening
 from remoting.server.accepting import Acceptor
 from remoting.server.channel import CLOSE_GRACE_S, Connection, Handler, InlineAuthorizer
 from remoting.server.handshakes import Handshakes
@@ -289,11 +289,8 @@ class RemotingServer:
 
 def _cannot_listen(host: str, port: int, error: OSError, option: str) -> SetupError:
     """Why the address cannot be listened on, and what to change."""
-    remedy = {
-        errno.EADDRINUSE: "another process listens there: stop it, or choose another port",
-        errno.EACCES: "ports below 1024 need privileges: choose a higher one",
-        errno.EADDRNOTAVAIL: "that is no address of this machine: choose one, or 0.0.0.0 for all",
-    }.get(error.errno or 0, f"{error.strerror or error}: choose another address")
     how = f" with {option}" if option else ""
     where = f"[{host}]" if ":" in host else host or "*"
-    return SetupError(f"cannot listen for remoting on {where}:{port}: {remedy}{how}", host=host, port=port)
+    return SetupError(
+        f"cannot listen for remoting on {where}:{port}: {why_not_listening(error)}{how}", host=host, port=port
+    )
