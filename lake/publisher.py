@@ -41,7 +41,6 @@ from deltalake import DeltaTable
 from lake.delta.ddl import LAKE_FILE
 from lake.delta.log import (
     LAST_CHECKPOINT,
-    LOG_FOLDER,
     Entry,
     checkpoint_name,
     commit_info,
@@ -72,10 +71,6 @@ _REPORT_EVERY_S: Final = 2.0
 
 class FencedError(RoutelakeError):
     """Another fold has taken the lake: this one must write no more."""
-
-
-def _is_entry(path: str) -> bool:
-    return f"/{LOG_FOLDER}/" in path and path.endswith(".json")
 
 
 class Target(Protocol):
@@ -221,8 +216,6 @@ class Publisher:
         self.copy = LocalReplica(store, copy_dir)
         self._uploaded: set[str] = set()
         """Files of entries that are not published yet."""
-        self._last: dict[str, bytes] = {}
-        """The newest entry that both have, of each table of intervals."""
         self._in_doubt: dict[str, list[bytes]] = {}
         """What was put in another's place, by path, and may stand there: the answer was lost."""
         self._reported_s = 0.0
@@ -239,7 +232,6 @@ class Publisher:
         """
         self._is_held = False
         self._uploaded.clear()
-        self._last.clear()
         self._in_doubt.clear()
         self.copy.fetch()
 
@@ -258,8 +250,13 @@ class Publisher:
         self.store.side_by_side(lambda name: self._fence(name, holder, term), list(self.copy.versions))
         self.copy.follow()
         for name in _INTERVALS:
-            if name not in self.copy.versions:  # what is there was cut off, or is of no use
-                self._clear(name, [found.path for found in self.store.listed(name)])
+            if name not in self.copy.versions:  # what is left there is of no use
+                there = [found.path for found in self.store.listed(name)]
+                # What a log begins with goes first: cut off anywhere, there is no table.
+                begins = {f"{name}/{LAST_CHECKPOINT}", f"{name}/{entry_name(0)}"}
+                self.store.delete([path for path in there if path in begins])
+                self.store.delete([path for path in there if path not in begins])
+                self.copy.known.pop(f"{name}/{LAST_CHECKPOINT}", None)
         self._is_held = True
 
     def _fence(self, name: str, holder: str, term: int) -> None:
@@ -392,54 +389,14 @@ class Publisher:
 
     def _pending(self, name: str) -> Iterator[Commit]:
         version = self.copy.versions.get(name, -1)
-        if name in self._last and not self._has_last(name, version):
-            self._begin_anew(name)
-            version = -1
+        if version >= 0 and not (self.copy.folder / name / entry_name(version)).exists():
+            raise RuntimeError(f"{self.copy.folder / name} was begun again: nothing of it is published")
         with suppress(FileNotFoundError):
             for following in count(version + 1):
                 yield Commit.read(self.copy.folder, name, following)
 
-    def _has_last(self, name: str, version: int) -> bool:
-        """Whether the copy's table goes on from what both have."""
-        try:
-            return (self.copy.folder / name / entry_name(version)).read_bytes() == self._last[name]
-        except FileNotFoundError:
-            return False
-
     def _have(self, commit: Commit) -> None:
         self.copy.versions[commit.table] = commit.version
-        if commit.table in _INTERVALS:
-            self._last[commit.table] = (self.copy.folder / commit.path).read_bytes()
-
-    def _begin_anew(self, name: str) -> None:
-        """A table of intervals that could not be used was made anew in the copy: the store's goes.
-
-        Raises:
-            TakenError: Another fold has written to it since.
-            StoreError: Storage failed; calling again goes on.
-        """
-        log.warning("a table of intervals is made anew in the store", table=name)
-        there = [found.path for found in self.store.listed(name)]
-        # No condition can be put to a DELETE. So only what was there before this look goes, and that it is ours.
-        newest = max((path for path in there if _is_entry(path)), default=None)
-        if newest is not None and self.store.find(newest) != self._last[name]:
-            raise TakenError(f"{self.store.url}/{newest}")
-        self._clear(name, there)
-
-    def _clear(self, name: str, paths: list[str]) -> None:
-        """Delete a table of intervals, or what is left of one. Raises StoreError.
-
-        What a log is begun with goes first: cut off anywhere it is whole, or there is none. Its newest entry goes last,
-        which says whose it is.
-        """
-        newest = max(filter(_is_entry, paths), default="")
-        begins = [path for path in (f"{name}/{LAST_CHECKPOINT}", f"{name}/{entry_name(0)}") if path in paths]
-        for some in (*([path] for path in begins), [path for path in paths if path not in (*begins, newest)], [newest]):
-            self.store.delete([path for path in some if path])
-        self._last.pop(name, None)
-        self.copy.versions.pop(name, None)
-        self.copy.checkpoints.pop(name, None)
-        self.copy.known.pop(f"{name}/{LAST_CHECKPOINT}", None)
 
     def _publish_marker(self) -> None:
         with suppress(FileNotFoundError):

@@ -4,7 +4,7 @@
 Each commit carries a Delta app transaction, (`INTERVALS_APP`, the last epoch that is in it), so that whoever goes on
 knows where: killed at any moment, the next step finds each table whole up to some epoch. Only epochs that
 routeCommitTable has are taken, so nothing has ever to be taken back. A table that is ahead of the epochs is another
-lake's, and is made anew.
+lake's, and is made anew: a commit takes all its rows out, and everything is written again.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from lake.commits import last_commit
 from lake.delta.ddl import open_table
+from lake.delta.log import damage_in
 from lake.delta.reader import CommitReader
 from lake.delta.types import arrow_schema
 from lake.history.interval_rows import CLOSES, CODES, COLUMNS, END_COLUMNS, KIND, NEW, Step, merge_schema, plain, step
 from lake.write.file_commits import NO_HOOKS
 from lake.write.maintenance import INTERVALS_RETENTION_H
-from lake.write.staging import STAGING_FOLDER, StagedTable, stage
+from lake.write.staging import StagedTable, stage
 from lake.write.synced import read_synced, whole_up_to
 from lake.write.windows import ChangeWindows
 from lake.write.writer import PROPERTIES
+from runtime.disk import at_start
 from runtime.supervised_tasks import critical_thread
-from schemas.errors import SetupError, UnavailableError
+from schemas.errors import SetupError, UnavailableError, one_line
 from schemas.intervals import INTERVAL_TABLES, INTERVALS, INTERVALS_APP, IS_OPEN, Intervals
 from schemas.tables import ROUTE_CHANGE_TABLE, Table
 
@@ -94,7 +97,10 @@ class IntervalKeeper:
             except SetupError as error:
                 why = str(error)
             log.warning("a table of intervals is made anew", table=table.name, why=why)
-            shutil.rmtree(path, ignore_errors=True)
+            try:
+                _empty(path, table)
+            except (DeltaError, OSError) as error:
+                raise at_start(error)(f"the table {path} cannot be made anew: {one_line(error)}") from error
         raise SetupError(f"the table {path} cannot be made anew: {why}")
 
     @property
@@ -276,6 +282,25 @@ def _epoch_of(table: DeltaTable) -> int:
     return table.transaction_version(INTERVALS_APP) or 0
 
 
+def _empty(path: Path, table: Table) -> None:
+    """Take all rows out of a table by a commit, as it may be published already; remove what is no whole table.
+
+    Raises:
+        DeltaError, OSError: Storage failed.
+    """
+    if damage_in(path) is not None or not DeltaTable.is_deltatable(str(path)):
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    write_deltalake(
+        DeltaTable(str(path)),
+        arrow_schema(table).empty_table(),
+        mode="overwrite",
+        schema_mode="overwrite",
+        commit_properties=CommitProperties(app_transactions=[Transaction(INTERVALS_APP, 0)]),
+        post_commithook_properties=NO_HOOKS,
+    )
+
+
 def rebuild(lake_dir: Path, say: Callable[[int, int], None]) -> int:
     """Make all tables of intervals anew from the changes; the fold must not run. Killed, a fold or another run goes on.
 
@@ -292,8 +317,7 @@ def rebuild(lake_dir: Path, say: Callable[[int, int], None]) -> int:
     """
     commit = last_commit(lake_dir)
     for table in INTERVAL_TABLES:
-        for folder in (lake_dir / table.name, lake_dir / STAGING_FOLDER / table.name):
-            shutil.rmtree(folder, ignore_errors=True)
+        _empty(lake_dir / table.name, table)
     keeper = IntervalKeeper(lake_dir)
     if commit is None:
         return 0
