@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from typer.main import get_command
 
 from cli.data_options import DataOptions
 from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions
-from cli.main import app
 from cli.options import Options
 from cli.preflight import Listen
 from cli.supervised import child, gateways, settings_of
@@ -85,16 +83,6 @@ def test_gateways_share_their_ports_and_have_names_of_their_own() -> None:
         replace(one, gateway_id=f"gw/{number}", reuse_port=True) for number in (1, 2)
     ]
     assert one.listening() == LISTEN
-
-
-def test_the_help_has_sections_and_each_option_once() -> None:
-    command = get_command(app).commands["serve"]  # type: ignore[attr-defined]
-    names = [name for param in command.params for name in param.opts]
-    assert len(names) == len(set(names))
-    with command.make_context("serve", [], resilient_parsing=True) as context:
-        text = command.get_help(context)
-    sections = [line.removesuffix(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    assert sections == ["Data", "Gateway", "Accounts", "TLS", "Fold", "Options"]
 
 
 CHILD = """

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of options: the help shows each option once, and the reference names all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from cli.main import app
+
+SETTINGS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
+
+
+def command(name: str) -> Any:
+    return get_command(app).commands[name]  # type: ignore[attr-defined]
+
+
+def test_the_help_has_sections() -> None:
+    with command("serve").make_context("serve", [], resilient_parsing=True) as context:
+        text = context.get_help()
+    sections = [line.removesuffix(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+    assert sections == ["Data", "Gateway", "Accounts", "TLS", "Fold", "Options"]
+
+
+@pytest.mark.parametrize("name", ["serve", "gateway", "fold"])
+def test_every_option_has_one_name_a_variable_and_a_place_in_the_reference(name: str) -> None:
+    text = SETTINGS.read_text(encoding="utf-8")
+    shown = [param for param in command(name).params if not param.hidden]
+    names = [param.opts[0] for param in shown]
+    assert len(names) == len(set(names))
+    assert [one for one in names if f"`{one}" not in text] == []
+    assert all(param.envvar == f"ROUTELAKE_{param.opts[0][2:].replace('-', '_').upper()}" for param in shown)
+    assert all(param.help.endswith(".") and param.help[0].isupper() for param in shown)
