@@ -3,14 +3,14 @@
 
 A broker sends its whole registration every 30 s, mostly the same bytes. In order of cost:
 
-1. The bytes of before, over whichever connection, and the view shows them: neither decoded nor encoded again.
-2. Decoded, but the view shows it, and this broker's last registration here brought the same topics: written without
-   its topics.
-3. Anything else: written in full.
+1. The bytes of before, over whichever connection: neither decoded nor encoded again.
+2. Decoded, but this broker's last registration here brought the same topics.
+3. Anything else.
 
-The view alone cannot tell whether topics may be left out: the parts of a split registration take turns. Where the rules
-need them all the same, they say so, and it is written again with them. With deleteTopicWithBrokerRegistration each one
-is of the third kind: the fold deletes what it leaves out.
+The first two are written without topics if the state machine says that they change nothing (`changes_nothing`), all
+others in full. The state machine alone cannot tell: the parts of a split registration take turns. If it needs topics
+at the registration's place on the log, the registration is written again with them. With
+deleteTopicWithBrokerRegistration it always needs them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ import msgspec
 from api.gateway.gateway import Gateway, Receipt
 from api.gateway.large_registrations import LargeRegistrations, ReadRegistration, Turns, becomes_large, is_large
 from api.gateway.metrics import Metrics
-from api.gateway.registration_cache import RegistrationCache, shows
+from api.gateway.repeated_requests import RegistrationCache
+from api.live_view.base import changes_nothing
 from nameserver.view.snapshot import RegistrationResult, RouteView
 from remoting.codec.bounds import address_of
 from remoting.codec.commands import RefusedError, RequestContext, read_bool, to_event
@@ -236,7 +237,7 @@ class Registrations:
         del body
         delete_absent = self._gateway.settings.delete_topic_with_broker_registration
         repeat = None if delete_absent else self._last.find(request, actor, channel)
-        if repeat is not None and shows(self._gateway.live_view.view, repeat.event):
+        if repeat is not None and changes_nothing(self._gateway.live_view.view, repeat.event):
             may(repeat.event)
             receipt = await self._sign_of_life(repeat.event, repeat.key, repeat.payload)
             if receipt.reason != TOPICS_REQUIRED:
@@ -305,7 +306,7 @@ class Registrations:
             payload = self._encoder.encode(event)
         charge = self._charge(event, topics, payload)
         if charge is None:
-            return await self._slim(msgspec.structs.replace(event, topic_config_table=None))
+            return await self._slim(_topicless(event))
         return self._settled(charge, await self._receipt(routing_key(event), payload, charge))
 
     async def _register_large(
@@ -376,7 +377,7 @@ class Registrations:
             return quotas.registration(event, names, payload, view)
         except QuotaError:
             self._count_groups()
-            if not shows(view, event):
+            if not changes_nothing(view, _topicless(event)):
                 raise
             return None  # nobody expires for what others at that address have done
 
@@ -410,9 +411,10 @@ class Registrations:
 
     def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
         """The event as it may be written if its topics are known; None if they are not."""
-        if not self._last.brought_these_topics(event) or not shows(self._gateway.live_view.view, event):
+        if not self._last.brought_these_topics(event):
             return None
-        return msgspec.structs.replace(event, topic_config_table=None)
+        topicless = _topicless(event)
+        return topicless if changes_nothing(self._gateway.live_view.view, topicless) else None
 
     async def _receipt(self, key: str, payload: bytes, charge: Reservation | None = None) -> Receipt:
         return await self._gateway.receipt(await self._gateway.append_charged(key, payload, charge))
@@ -423,6 +425,10 @@ class Registrations:
         master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         wants_order = self._gateway.settings.return_order_topic_config_to_broker
         return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
+
+
+def _topicless(event: RegisterBroker) -> RegisterBroker:
+    return msgspec.structs.replace(event, topic_config_table=None)
 
 
 def _address(actor: Actor) -> str:

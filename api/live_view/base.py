@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `RouteView` as a state of the fold: where the head begins.
+"""A `RouteView` as a state of the state machine: where the live view begins, and what a registration would change.
 
-A view is topic by topic, since that is how it is asked; the fold is broker by broker. Topics are by far the largest
-part and few events need them, so a group's are looked up in the view when a rule first asks.
+A view is topic by topic, since that is how it is asked; the state machine is broker by broker. Topics are by far the
+largest part and few events need them, so a group's are looked up in the view when a rule first asks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from lake.commits import to_ms
+from nameserver.state_machine.registration import register
 from nameserver.state_machine.state import (
+    OUTCOME_UNCHANGED,
+    At,
     BrokerGroup,
     HeardChannel,
     LiveInfo,
@@ -25,6 +29,7 @@ from nameserver.state_machine.state import (
 from nameserver.view.model import LiveRow
 from nameserver.view.snapshot import RouteView
 from schemas.broker import QueueRow
+from schemas.events import RegisterBroker
 
 _channels = msgspec.json.Decoder(dict[str, HeardChannel])
 
@@ -52,16 +57,10 @@ def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState
     live = view.live_names()
     groups: dict[str, BrokerGroup] = {}
     for name in {*view.groups, *clusters, *filters, *mappings, *with_topics, *live}:
-        known = view.groups.get(name)
-        row = None if known is None else known.row
-        groups[name] = BrokerGroup(
+        groups[name] = _group(
+            view,
             name,
-            known=row is not None,
-            cluster=None if row is None else row.cluster,
             clusters=frozenset(clusters.get(name, ())),
-            broker_addrs={} if row is None else dict(row.broker_addrs),
-            zone_name=None if row is None else row.zone_name,
-            enable_acting_master=row is not None and row.enable_acting_master,
             live={key: live_info(one) for key, one in view.live_rows(name).items()},
             filter_servers=filters.get(name, {}),
             mappings=mappings.get(name, {}),
@@ -74,6 +73,46 @@ def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState
         to_ms(view.event_time),
         preserved_ms=0 if preserved is None else to_ms(preserved),
         watermark_ms=to_ms(view.watermark),
+    )
+
+
+def changes_nothing(view: RouteView, event: RegisterBroker) -> bool:
+    """Whether the state machine calls a registration unchanged at a view.
+
+    Args:
+        view: Where it would come next.
+        event: The registration, without its topics.
+    """
+    key = (event.cluster_name, event.broker_addr)
+    live = view.live_row(event.broker_name, *key)
+    if live is None:
+        return False
+    is_member = event.broker_name in view.clusters.get(event.cluster_name, ())
+    servers = view.filter_servers(*key).get(event.broker_name)
+    group = _group(  # its other addresses count only where this one changes something
+        view,
+        event.broker_name,
+        clusters=frozenset((event.cluster_name,)) if is_member else frozenset(),
+        live={key: live_info(live)},
+        filter_servers={} if servers is None else {key: servers},
+    )
+    at = At(live.last_update_offset, live.last_update_timestamp)
+    return register(group, event, at)[1] is OUTCOME_UNCHANGED
+
+
+def _group(view: RouteView, name: str, **more: Any) -> BrokerGroup:  # noqa: ANN401 (fields of a group)
+    known = view.groups.get(name)
+    if known is None:
+        return BrokerGroup(name, **more)
+    row = known.row
+    return BrokerGroup(
+        name,
+        known=True,
+        cluster=row.cluster,
+        broker_addrs=row.broker_addrs,
+        zone_name=row.zone_name,
+        enable_acting_master=row.enable_acting_master,
+        **more,
     )
 
 

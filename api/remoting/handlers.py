@@ -23,7 +23,7 @@ import structlog
 from api.gateway.gateway import KV_FULL, Gateway, Receipt
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
-from api.gateway.repeated_registrations import Heartbeats
+from api.gateway.repeated_requests import Heartbeats
 from api.remoting import config_commands
 from api.remoting.access import RemotingAccess
 from api.remoting.notifier import Notifier

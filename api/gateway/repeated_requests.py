@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each broker's last registration at this gateway was, and whether a view shows one: most say nothing new."""
+"""What brokers say again and again is decoded and encoded once: their registrations, and their heartbeats.
+
+Both caches hold what a request meant, and live on one event loop. Whether a registration still changes nothing is for
+the state machine to say (`api.live_view.base.changes_nothing`).
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,23 @@ from sys import getsizeof
 from typing import Final, NamedTuple
 
 import msgspec
+import zstandard
 
-from api.gateway.repeated_registrations import kept_bytes
-from nameserver.view.snapshot import RouteView
+from remoting.codec.frame import RemotingCommand
 from runtime.bounded import BoundedCache
-from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
-from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, routing_key
+from schemas.events import Actor, BrokerHeartbeat, Channel, EventEncoder, RegisterBroker, routing_key
 
-_KEPT_BYTES: Final = 48 * 1024 * 1024
+_REGISTRATIONS_BYTES: Final = 48 * 1024 * 1024
 """Some 20,000 brokers. The broker that has not registered for longest is forgotten, and learnt again."""
+
+_HEARTBEATS_BYTES: Final = 32 * 1024 * 1024
+"""Some 20,000 connections. The one that was silent for longest is forgotten, and learnt again."""
+
+_LARGEST_BYTES: Final = 20 * 1024
+"""Of a request without its topics: one with thousands of topic queue mappings, or with odd fields, is not kept."""
+
+_OBJECTS_BYTES: Final = 1_000
+"""Of the event, its fields and the payload, beside what they say."""
 
 _Broker = tuple[str | None, str | None, str | None]
 """clusterName, brokerName, brokerAddr."""
@@ -44,7 +56,7 @@ class RegistrationCache:
 
     def __init__(self) -> None:
         self._encoder = EventEncoder()
-        self._last: BoundedCache[_Broker, _Last] = BoundedCache(_KEPT_BYTES)
+        self._last: BoundedCache[_Broker, _Last] = BoundedCache(_REGISTRATIONS_BYTES)
 
     def brought_these_topics(self, event: RegisterBroker) -> bool:
         """Whether the broker's last one brought the same topics; from now on this one is its last."""
@@ -80,43 +92,58 @@ class RegistrationCache:
         return repeat
 
 
-def shows(view: RouteView, event: RegisterBroker) -> bool:
-    """Whether a view shows everything a registration says, so that its topics need not be written again.
-
-    It may say no where the rules will call it unchanged, never yes where something would change.
-    """
-    live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
-    group = view.groups.get(event.broker_name)
-    if live is None or group is None or event.delete_absent_topics:
-        return False  # (the digest says that all registered topics are there, not that no others are)
-    timeout_ms = (
-        DEFAULT_HEARTBEAT_TIMEOUT_MS if event.heartbeat_timeout_millis is None else event.heartbeat_timeout_millis
-    )
-    row = group.row
-    if not (
-        live.data_version == event.data_version
-        and live.heartbeat_timeout_millis == timeout_ms
-        and live.ha_server_addr == event.ha_server_addr
-        and row.broker_addrs.get(event.broker_id) == event.broker_addr
-        and sum(addr == event.broker_addr for addr in row.broker_addrs.values()) == 1
-        and row.zone_name == event.zone_name
-        and row.enable_acting_master == bool(event.enable_acting_master)
-        and event.broker_name in view.clusters.get(event.cluster_name, ())
-    ):
-        return False
-    if event.filter_server_list is not None:
-        known = view.filter_servers(event.cluster_name, event.broker_addr).get(event.broker_name, ())
-        if tuple(event.filter_server_list) != known:
-            return False
-    brings_topics = event.broker_id == MASTER_ID or (
-        event.enable_acting_master is not None and event.broker_id == min(row.broker_addrs)
-    )
-    return not brings_topics or live.topic_config_digest == event.topic_config_digest
-
-
 def _broker(event: RegisterBroker) -> _Broker:
     return event.cluster_name, event.broker_name, event.broker_addr
 
 
 def _size(broker: _Broker, digest: str) -> int:
     return sum(map(getsizeof, broker)) + len(digest)
+
+
+class Encoded(NamedTuple):
+    """An event, and how the log takes it."""
+
+    event: BrokerHeartbeat
+    key: str
+    payload: bytes
+
+
+class Heartbeats:
+    """The last heartbeat of each connection: a broker sends the same one each second. Lives on one event loop."""
+
+    def __init__(self) -> None:
+        self._encoder = EventEncoder()
+        self._kept: BoundedCache[str, tuple[dict[str, str] | None, Encoded]] = BoundedCache(_HEARTBEATS_BYTES)
+
+    def find(self, connection_id: str, command: RemotingCommand) -> Encoded | None:
+        """The event of this very request; None when the last one was another."""
+        kept = self._kept.get(connection_id)
+        return kept[1] if kept is not None and kept[0] == command.ext_fields else None
+
+    def keep(self, connection_id: str, command: RemotingCommand, event: BrokerHeartbeat) -> Encoded:
+        """Remember what a request meant, until its connection says something else."""
+        encoded = Encoded(event, routing_key(event), self._encoder.encode(event))
+        size = kept_bytes(command.ext_fields, encoded.payload)
+        if size is None:
+            self._kept.pop(connection_id)
+        else:
+            self._kept.put(connection_id, (command.ext_fields, encoded), size)
+        return encoded
+
+    def forget(self, connection_id: str) -> None:
+        """The connection is gone."""
+        self._kept.pop(connection_id)
+
+
+def kept_bytes(fields: dict[str, str] | None, payload: bytes) -> int | None:
+    """What it takes to remember a request and the event it became; None if that is too much.
+
+    By real size: fields may be long, and a small payload may be a large event.
+
+    Args:
+        fields: Of its header.
+        payload: The event as the log takes it.
+    """
+    said = sum(getsizeof(name) + getsizeof(text) for name, text in (fields or {}).items())
+    said += zstandard.frame_content_size(payload[1:])
+    return _OBJECTS_BYTES + len(payload) + 2 * said if said <= _LARGEST_BYTES else None
