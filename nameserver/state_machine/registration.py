@@ -53,7 +53,7 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         group,
         known=True,
         cluster=event.cluster_name if first else group.cluster,
-        clusters=group.clusters | {event.cluster_name},
+        clusters=group.clusters if event.cluster_name in group.clusters else group.clusters | {event.cluster_name},
         zone_name=event.zone_name,
         enable_acting_master=bool(event.enable_acting_master),
         # 5: one address has one id within a group (a slave that became master, or the other way round).
@@ -82,8 +82,10 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
 
     # 8: take the id.
     first = first or not holder_addr
-    addrs = {**addrs, event.broker_id: event.broker_addr}
-    registered = replace(joined, broker_addrs=addrs)
+    registered = joined
+    if holder_addr != event.broker_addr:
+        addrs = {**addrs, event.broker_id: event.broker_addr}
+        registered = replace(joined, broker_addrs=addrs)
 
     # 9-12: topics count only from the master, or from the smallest slave of a group without one.
     is_prime_slave = (
