@@ -40,8 +40,7 @@ from remoting.codec.connection import Received, RemotingConnection
 from remoting.codec.frame import GRPC_IS_ELSEWHERE, HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame, offers_h2
 from remoting.codec.reply import EncodedReply, Reply, encode_reply
 from remoting.codec.request_cache import RequestCache
-from remoting.server.fair_queue import LARGE_BYTES
-from remoting.server.memory import ConnectionMemory
+from remoting.server.memory import LARGE_BYTES, ConnectionMemory
 from remoting.server.refusals import Refusals
 from remoting.server.settings import RemotingSettings
 from remoting.server.tls_channel import NO_APPLICATION_PROTOCOL, TlsTransport

@@ -7,7 +7,7 @@ import asyncio
 
 from remoting.codec.frame import RemotingCommand, encode_frame
 from remoting.server.channel import Connection
-from remoting.server.fair_queue import LARGE_BYTES, FairQueue
+from remoting.server.memory import LARGE_BYTES, FairQueue
 from remoting.server.server import RemotingServer
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import pytest
 
-from api.http import sealed_sessions as kept_tokens
 from api.http import sessions
 from api.http.settings import from_environment
 from dev.support.accounts import accounts_file, policy
@@ -68,7 +67,7 @@ def test_the_cookie_is_no_scripts_and_no_other_sites(api: HttpApi) -> None:
     answer = api.send("POST", PATH, json={"token": "token-reader"})
     name, *attributes = answer.headers["set-cookie"].split("; ")
     assert name.startswith("routelake-")
-    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict", f"Max-Age={kept_tokens.SESSION_S}"}
+    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict", f"Max-Age={sessions.SESSION_S}"}
     assert "token-reader" not in answer.headers["set-cookie"]
     cookie = name
     for site in ("same-site", "cross-site"):  # another port of this host, too
@@ -171,7 +170,7 @@ def test_who_has_the_folder_has_no_token_and_no_session(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_bounded_and_may_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_tokens, "MOST", 2)
+    monkeypatch.setattr(sessions, "MOST", 2)
     folder = tmp_path / "sessions"
     kept = sessions.Sessions(folder)
     cookies = []
@@ -203,13 +202,13 @@ def test_it_ends_by_itself_by_the_user_and_with_the_account(
     until(file.check)
     api.app.context.guard._access.accounts = file.current  # type: ignore[union-attr]
     problem(ask(api, "GET", "/v1/topics", four), 401, "unauthorized")
-    monkeypatch.setattr(kept_tokens, "SESSION_S", 0)
+    monkeypatch.setattr(sessions, "SESSION_S", 0)
     last = api.send("POST", PATH, json={"token": "the-only-one-there-is"}).headers["set-cookie"].split(";")[0]
     problem(ask(api, "GET", "/v1/topics", last), 401, "unauthorized")
 
 
 def test_they_are_bounded(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_tokens, "MOST", 2)
+    monkeypatch.setattr(sessions, "MOST", 2)
     found = [log_in(api, "reader") for _ in range(3)]
     assert [ask(api, "GET", "/v1/topics", cookie).status_code for cookie in found] == [401, 200, 200]
 

@@ -371,7 +371,9 @@ def test_too_many_connections(make_api: Any) -> None:
 def test_a_port_in_use_names_the_option(unfolded: HttpApi) -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SetupError, match=f"--http 127.0.0.1:{port} cannot be listened on: another process listens there"):
+        with pytest.raises(
+            SetupError, match=f"--http 127.0.0.1:{port} cannot be listened on: another process listens there"
+        ):
             unfolded.loop.run(serve_http(unfolded.app, "127.0.0.1", port, stop=asyncio.Event()))
     with pytest.raises(SetupError, match=r"--http no\.such\.host\.invalid:80"):
         listen("no.such.host.invalid", 80)
