@@ -8,6 +8,5 @@ model/            a model of the NameServer, independent of the product's rules
 histories/        generated traffic
 support/          kits of the tests
 developer.py      ./routelake check, fix and coverage
-changelog.py      moves change fragments into CHANGELOG.md
 jars_lock.py      writes runtime/jars.lock
 """

@@ -23,7 +23,7 @@ _CHECKS: Final = (
     ("import contracts", ["lint-imports"]),
     ("docs/reference/tables.md", ["python", "-m", "schemas.tables_page", "--check"]),
     ("links of Markdown files", ["python", "-m", "dev.docs", "--check"]),
-    ("changes", ["python", "-m", "dev.changelog", "--check"]),
+    ("changes", ["towncrier", "build", "--draft", "--version", "next"]),
 )
 _FIXES: Final = (
     ("ruff check", ["ruff", "check", "--fix", "."]),
@@ -82,7 +82,11 @@ def _run_all(commands: Sequence[tuple[str, list[str]]]) -> int:
     failed = []
     for name, command in commands:
         started = time.monotonic()
-        code = subprocess.run([str(_tool(command[0])), *command[1:]], cwd=ROOT, check=False).returncode
+        line = [str(_tool(command[0])), *command[1:]]
+        found = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        code = found.returncode
+        if code != 0:
+            print(found.stdout.decode(errors="replace"), flush=True)
         print(f"{'ok    ' if code == 0 else 'FAILED'} {name} ({time.monotonic() - started:.1f} s)", flush=True)
         if code != 0:
             failed.append(name)
