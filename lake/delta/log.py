@@ -301,9 +301,10 @@ def decode_last_checkpoint(text: bytes) -> LastCheckpoint:
     return _last_checkpoint_decoder.decode(text)
 
 
-def write_last_checkpoint(table: Path, pointer: LastCheckpoint) -> None:
-    """Write the pointer of a table that nobody reads yet."""
-    (table / LAST_CHECKPOINT).write_bytes(msgspec.json.encode(pointer))
+def point_to_checkpoint(table: Path, version: int) -> None:
+    """Point to a checkpoint of one file, in a table that nobody reads yet. Raises OSError, pyarrow.ArrowException."""
+    rows = pq.read_metadata(table / checkpoint_name(version)).num_rows
+    (table / LAST_CHECKPOINT).write_bytes(_json.encode(LastCheckpoint(version, rows)))
 
 
 def read_checkpoint(path: Path) -> dict[str, File]:

@@ -30,11 +30,10 @@ from lake.delta.arrow_types import drop_arrow_types
 from lake.delta.ddl import write_whole
 from lake.delta.log import (
     LOG_FOLDER,
-    LastCheckpoint,
     checkpoint_name,
     entry_name,
+    point_to_checkpoint,
     read_last_checkpoint,
-    write_last_checkpoint,
 )
 from lake.publisher import Commit, Folder, publish
 from lake.store import TakenError
@@ -224,7 +223,7 @@ class StagedTable:
         wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
         actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
         pq.write_table(actions, self.staging / checkpoint_name(version))
-        write_last_checkpoint(self.staging, LastCheckpoint(version, actions.num_rows))
+        point_to_checkpoint(self.staging, version)
 
     def _reached(self, commit: Commit) -> None:
         """Both have a commit. In staging nobody reads what it has removed, nor its change feed."""

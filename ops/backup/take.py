@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from eventlog.open import open_log
@@ -35,7 +34,7 @@ from eventlog.sqlite.start import LockedLog, check_extent, clear_generation, pro
 from eventlog.urls import sqlite_path
 from lake.commits import last_commit, last_exact_commit
 from lake.delta.ddl import check_format
-from lake.delta.log import LOG_FOLDER, DamagedTableError, LastCheckpoint, active, checkpoint_name, write_last_checkpoint
+from lake.delta.log import LOG_FOLDER, DamagedTableError, active, point_to_checkpoint
 from ops.backup.manifest import (
     FORMAT_VERSION,
     LAKE,
@@ -198,8 +197,7 @@ def _copy_table(lake_dir: Path, name: str, work: Path, version: int) -> None:
         if wanted and _copy_file(lake_dir, entry, work) and kind == "checkpoint.parquet":
             checkpointed = int(number)
     if checkpointed >= 0:
-        size = pq.read_metadata(target / checkpoint_name(checkpointed)).num_rows
-        write_last_checkpoint(target, LastCheckpoint(checkpointed, size))
+        point_to_checkpoint(target, checkpointed)
     for file in sorted(table.rglob("*.parquet")):
         within = file.relative_to(table)
         if within.parts[0] != LOG_FOLDER:

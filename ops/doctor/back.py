@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import structlog
 
 from eventlog.open import open_log
@@ -33,10 +32,9 @@ from lake import checkpoint
 from lake.commits import plain_commits
 from lake.delta.log import (
     LOG_FOLDER,
-    LastCheckpoint,
     checkpoint_name,
     entry_name,
-    write_last_checkpoint,
+    point_to_checkpoint,
 )
 from lake.write.synced import Whole, read_synced, sync_lake, unsynced_damage, whole_up_to
 from ops.doctor.tables import ExaminedTable, TableOnDisk
@@ -127,8 +125,7 @@ def point_to_last_checkpoint(table: TableOnDisk, version: int) -> None:
     """Write the pointer anew, to the newest checkpoint up to a version that can be read; without one it goes."""
     usable = [number for number in table.checkpoints if number <= version and table.checkpoint_error(number) is None]
     if usable:
-        rows = pq.read_metadata(table.path / checkpoint_name(usable[-1])).num_rows
-        write_last_checkpoint(table.path, LastCheckpoint(usable[-1], rows))
+        point_to_checkpoint(table.path, usable[-1])
     else:
         (table.path / LOG_FOLDER / "_last_checkpoint").unlink(missing_ok=True)
 
