@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``routelake log``: the event log itself; docs/how-to/operate/operations.md, "From SQLite to Kafka"."""
+"""`routelake log`: moves the event log from SQLite to Kafka; docs/how-to/operate/move-sqlite-to-kafka.md."""
 
 from __future__ import annotations
 
