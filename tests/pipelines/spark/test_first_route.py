@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of the README, word for word: what was the route before the topic was deleted, and who deleted it?"""
+"""The SQL of docs/tutorial/first-route.md, word for word: the route before the topic was deleted, and who deleted it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ from dev.support import events as make
 from dev.support.drive import drive
 from dev.support.generated_logs import written
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "tutorial" / "first-route.md"
 
 
 def block(language: str) -> str:
-    """The README's code in a language."""
-    found = re.search(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
-    assert found is not None, f"the README shows nothing in {language}"
+    """The page's code in a language."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None, f"the page shows nothing in {language}"
     return found.group(1)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """data/lake: epoch 2 registers orders, which is deleted later; other brokers come, and one registers anew.
+    """data/lake: epoch 1 registers orders, which is deleted later; other brokers come, and one registers anew.
 
     So the tables have files of appends and of merges, which could not always be filtered together (docs/adr/0009).
     """
-    folder = tmp_path_factory.mktemp("readme")
+    folder = tmp_path_factory.mktemp("first-route")
     (folder / "data").mkdir()
     (folder / "routelake").symlink_to(ROOT / "routelake")
     names = ("orders", "TBW102", "audit")
     both, more = make.topics(*names), make.topics(*names, row=make.ROW._replace(perm=4))
     history = [
-        make.put("n", "k"),
         make.register(table=both),
         make.register("c:1", name="c", table=both),
         make.register("d:1", name="d", table=both),
@@ -69,8 +68,8 @@ def test_spark_sql(folder: Path) -> None:
 
 
 def test_duckdb(folder: Path) -> None:
-    """With nothing but what the README's pip line installs."""
-    (line,) = re.findall(r"`pip install ([^`]+)`", README.read_text())
+    """With nothing but what the page's pip line installs."""
+    (line,) = re.findall(r"`pip install ([^`]+)`", PAGE.read_text())
     site = folder / "site-packages"
     _only(site, line.split())
     now = """
