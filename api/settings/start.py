@@ -16,9 +16,6 @@ from remoting.server.settings import RemotingSettings
 from schemas.errors import SetupError
 
 _MIB: Final = 1024 * 1024
-FRAME_LIMIT_MIB: Final = 64
-"""Largest remoting frame. RocketMQ takes 16 MiB (com.rocketmq.remoting.frameMaxLength, a JVM property). A registration
-of 100,000 topics in one frame needs about 20, and what frames may hold in all is bounded by other settings."""
 
 Address = tuple[str, int]
 
@@ -65,11 +62,10 @@ def remoting_settings(properties: NamesrvProperties, *, reuse_port: bool = False
     defaults = RemotingSettings()
     memory_mib = _from_environment("ROUTELAKE_REMOTING_MEMORY_MIB", defaults.max_received_bytes // _MIB, 16)
     settings = RemotingSettings(
-        frame_limit_bytes=FRAME_LIMIT_MIB * _MIB,
         reuse_port=reuse_port,
         max_connections=_from_environment("ROUTELAKE_REMOTING_CONNECTIONS", defaults.max_connections, 1),
         # The largest frame has to fit in beside another one.
-        max_received_bytes=max(memory_mib, 2 * FRAME_LIMIT_MIB) * _MIB,
+        max_received_bytes=max(memory_mib * _MIB, 2 * defaults.frame_limit_bytes),
         max_unread_bytes=memory_mib * _MIB // 2,
     )
     idle_s = properties.values.get("serverChannelMaxIdleTimeSeconds")

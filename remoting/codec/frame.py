@@ -45,7 +45,8 @@ HEADER_LIMIT_BYTES: Final = 64 * 1024
 _LONG_HEADER_TEXTS: Final = 128
 """Most texts in a longer one: it has one long value, and is not made of many fields."""
 DEFAULT_FRAME_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""Largest whole frame. RocketMQ's is 16 MiB; 100,000 topics in one registration need about 18 MB."""
+"""Largest whole frame. RocketMQ's is 16 MiB, and a JVM property. 100,000 topics in one registration need about 18 MB.
+It is no setting: other settings bound the memory of all frames together."""
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
