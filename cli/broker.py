@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cli.client_tls import ClientTlsOptions
-from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, secret
+from cli.client_options import ClientOptions, HttpToken, secret
 from cli.options import NamesrvOrHttp, namesrv_source, with_options
 from cli.preflight import check_folder, check_free, listen_address
 from clients.addresses import namesrv_addresses
@@ -94,10 +93,8 @@ def broker(
         typer.Option("--auto-create-topic/--no-auto-create-topic", help="autoCreateTopicEnable; on by default."),
     ] = None,
     http_token: HttpToken = "",
-    access_key: AccessKey = "",
-    secret_key: SecretKey = "",
     *,
-    tls: ClientTlsOptions,
+    client: ClientOptions,
 ) -> None:
     """Run a broker agent: topics, registration, answers to mqadmin; it keeps no messages."""
     from cli.run_broker import run_broker
@@ -119,7 +116,7 @@ def broker(
         **{key: value for key, value in options.items() if value is not None},
     }
     inner = settings.pop("innerClientAuthenticationCredentials", "")
-    keys = credentials(access_key, secret_key) if access_key or secret_key or not inner else inner_credentials(inner)
+    keys = client.keys() if client.access_key or client.secret_key or not inner else inner_credentials(inner)
     config, ignored = broker_config(settings, "options" if config_file is None else str(config_file))
     check_folder(Path(config.store_path_root_dir), "--store")
     written = namesrv or config_file is None
@@ -132,7 +129,7 @@ def broker(
             ignored=ignored,
             http_token=secret("--http-token", http_token),
             keys=keys,
-            tls=tls.client(),
+            tls=client.encryption(),
         )
     )
 
@@ -162,10 +159,8 @@ def fleet(
     ] = True,
     seed: Annotated[int, typer.Option("--seed", help="Decides queue numbers and which topics change.")] = 1,
     http_token: HttpToken = "",
-    access_key: AccessKey = "",
-    secret_key: SecretKey = "",
     *,
-    tls: ClientTlsOptions,
+    client: ClientOptions,
 ) -> None:
     """Run many brokers in one process, for rehearsals and benchmarks."""
     from cli.run_fleet import run_fleet
@@ -186,8 +181,8 @@ def fleet(
         unregister=unregister,
         seed=seed,
         http_token=secret("--http-token", http_token),
-        credentials=credentials(access_key, secret_key),
-        tls=tls.client(),
+        credentials=client.keys(),
+        tls=client.encryption(),
     )
     raise typer.Exit(run_fleet(settings))
 

@@ -27,8 +27,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from cli.client_tls import ClientTlsOptions
-from cli.credentials import AccessKey, SecretKey, credentials
+from cli.client_options import ClientOptions
 from cli.options import Namesrv, namesrv_source, with_options
 from clients.addresses import namesrv_addresses
 from clients.credentials import Credentials
@@ -207,15 +206,13 @@ async def put_all(address: str, tables: KvTables, keys: Credentials | None = Non
 def import_kv(
     file: Annotated[Path, typer.Argument(help="kvConfig.json of a stock NameServer.")],
     namesrv: Namesrv = "127.0.0.1:9876",
-    access_key: AccessKey = "",
-    secret_key: SecretKey = "",
     *,
-    tls: ClientTlsOptions,
+    client: ClientOptions,
 ) -> None:
     """Take over the KV configuration (order topics) of a stock NameServer."""
     addresses = namesrv_addresses(namesrv, namesrv_source(namesrv, "--namesrv"))
-    keys = credentials(access_key, secret_key)
-    encryption = tls.client()
+    keys = client.keys()
+    encryption = client.encryption()
     tables = read_kv_config(file)
     for address in addresses:
         count = asyncio.run(put_all(address, tables, keys, encryption))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.client_tls import ClientTlsOptions
-from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, secret
+from cli.client_options import ClientOptions, HttpToken, secret
 from cli.options import NamesrvOrHttp, with_options
 
 if TYPE_CHECKING:
@@ -31,10 +30,8 @@ def route(
     output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TABLE,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Put before the topic.")] = None,
     http_token: HttpToken = "",
-    access_key: AccessKey = "",
-    secret_key: SecretKey = "",
     *,
-    tls: ClientTlsOptions,
+    client: ClientOptions,
 ) -> None:
     """Show a topic's route, as clients get it.
 
@@ -54,8 +51,8 @@ def route(
             RouteSettings(
                 namespace=namespace,
                 http_token=secret("--http-token", http_token) or None,
-                credentials=credentials(access_key, secret_key),
-                tls=tls.client(),
+                credentials=client.keys(),
+                tls=client.encryption(),
             ),
             watch=watch,
             as_json=output is Output.JSON,

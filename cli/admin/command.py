@@ -16,9 +16,8 @@ import typer
 
 from cli.admin.report import Output, Report, Status, show_dry_run, show_report, warn
 from cli.admin.session import Admin, Signs
-from cli.client_tls import ClientTlsOptions
-from cli.credentials import AccessKey, BrokerAccessKey, BrokerSecretKey, SecretKey, credentials
-from cli.options import Namesrv, Options, show_options
+from cli.client_options import ClientOptions, credentials
+from cli.options import Namesrv, Options, option, show_options
 from remoting.client import RemotingClient
 from remoting.errors import AnswerError
 from schemas.codes import ResponseCode
@@ -53,11 +52,14 @@ class Common(Options):
     output: OutputFormat = Output.TABLE
     dry_run: DryRun = False
     timeout_s: TimeoutS = ANSWER_TIMEOUT_S
-    access_key: AccessKey = ""
-    secret_key: SecretKey = ""
-    broker_access_key: BrokerAccessKey = ""
-    broker_secret_key: BrokerSecretKey = ""
-    tls: ClientTlsOptions = field(default_factory=ClientTlsOptions)
+    client: ClientOptions = field(default_factory=ClientOptions)
+    broker_access_key: Annotated[
+        str,
+        option(help="Account to sign requests to brokers as. Default: requests to brokers are not signed."),
+    ] = ""
+    broker_secret_key: Annotated[
+        str, option(metavar="REFERENCE", help="Place of that account's key: file:PATH or env:NAME, as --secret-key.")
+    ] = ""
 
 
 def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Callable[[Work], Work]:
@@ -90,8 +92,8 @@ def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Calla
 
 async def _run(work: Work, values: dict[str, object], common: Common) -> int:
     """Run a command and show its result; the exit code. Raises RoutelakeError after showing what had happened."""
-    tls = common.tls.client()
-    keys = credentials(common.access_key, common.secret_key)
+    tls = common.client.encryption()
+    keys = common.client.keys()
     broker_keys = credentials(common.broker_access_key, common.broker_secret_key, of="broker-")
     if keys is not None and broker_keys is not None and keys.secret_key == broker_keys.secret_key:
         warn("--broker-secret-key is the key of --secret-key: brokers hear what counts at a NameServer, too")

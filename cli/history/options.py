@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.credentials import HttpToken, secret
+from cli.client_options import HttpToken, secret
 from cli.data_options import lake_place
 from cli.options import Options, no_password, option, usable_folder
 from schemas.errors import SetupError

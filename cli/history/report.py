@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.credentials import HttpToken, secret
+from cli.client_options import HttpToken, secret
 from cli.data_options import DataDir, LakeUrl, check_there
 from cli.fold_options import DriverMemory
 from cli.history.options import From, Shown, To, is_on_command_line

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cli.client_tls import ClientTlsOptions
+from cli.client_options import ClientOptions
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
@@ -158,7 +158,7 @@ def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: 
 
 def test_what_the_options_say(tmp_path: Path, authority: Authority, own: Pair) -> None:
     def said(**values: Any) -> ClientTls | None:
-        return ClientTlsOptions(**values).client()
+        return ClientOptions(**values).encryption()
 
     assert said() is None
     assert said(tls=True) == ClientTls()

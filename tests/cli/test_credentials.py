@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.broker import inner_credentials
-from cli.credentials import credentials
+from cli.client_options import credentials
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings

@@ -1,45 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With which keys the commands that ask a NameServer sign: options, their variables, or mqadmin's tools.yml."""
+"""Options of the commands that ask a NameServer: keys to sign with (or mqadmin's tools.yml), TLS, a bearer token."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cli.options import option, variable_of
+from cli.options import Options, option, variable_of
 from runtime.secrets import EMPTY, NO_TEXT, SecretError, read, reference_of
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from clients.credentials import Credentials
-
-AccessKey = Annotated[
-    str,
-    option(
-        "--access-key", help="Sign requests as this account. Default: $ROCKETMQ_HOME/conf/tools.yml, if there is one."
-    ),
-]
-SecretKey = Annotated[
-    str,
-    option(
-        "--secret-key",
-        metavar="REFERENCE",
-        help="With the key in file:PATH or env:NAME; in the variable, it may be the key itself.",
-    ),
-]
-BrokerAccessKey = Annotated[
-    str,
-    option(
-        "--broker-access-key",
-        help="Sign what brokers are asked as this account of theirs. Default: requests to brokers are not signed.",
-    ),
-]
-BrokerSecretKey = Annotated[
-    str,
-    option("--broker-secret-key", metavar="REFERENCE", help="With the key in file:PATH or env:NAME, as --secret-key."),
-]
+    from clients.tls import ClientTls
 
 HttpToken = Annotated[
     str,
@@ -52,6 +28,71 @@ HttpToken = Annotated[
 ]
 
 _TOOLS: Final = Path("conf", "tools.yml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions(Options):
+    """The options of the account to sign with, and of TLS towards NameServers and brokers."""
+
+    access_key: Annotated[
+        str, option(help="Account to sign requests as. Default: $ROCKETMQ_HOME/conf/tools.yml, if there is one.")
+    ] = ""
+    secret_key: Annotated[
+        str,
+        option(
+            metavar="REFERENCE",
+            help="Place of the account's key: file:PATH or env:NAME; the variable may hold the key itself.",
+        ),
+    ] = ""
+    tls: Annotated[
+        bool, option(envvar="ROUTELAKE_CLIENT_TLS", help="Encrypt every connection; each option below implies it.")
+    ] = False
+    tls_ca: Annotated[
+        str,
+        option(
+            envvar="ROUTELAKE_CLIENT_TLS_CA",
+            metavar="FILE",
+            help="PEM file of the authorities of servers. Default: the system's.",
+        ),
+    ] = ""
+    tls_cert: Annotated[
+        str, option(envvar="ROUTELAKE_CLIENT_TLS_CERT", metavar="FILE", help="PEM file of the certificate to show.")
+    ] = ""
+    tls_key: Annotated[str, option(envvar="ROUTELAKE_CLIENT_TLS_KEY", metavar="FILE", help="PEM file of its key.")] = ""
+    tls_key_password: Annotated[
+        str,
+        option(
+            envvar="ROUTELAKE_CLIENT_TLS_KEY_PASSWORD",
+            metavar="REFERENCE",
+            help="Place of the key's password: file:PATH or env:NAME.",
+        ),
+    ] = ""
+    tls_insecure: Annotated[
+        bool,
+        option(
+            envvar="ROUTELAKE_CLIENT_TLS_INSECURE", help="Accept any certificate, of any authority and for any host."
+        ),
+    ] = False
+
+    def keys(self) -> Credentials | None:
+        """The keys to sign with; None: requests are not signed. Raises SetupError."""
+        return credentials(self.access_key, self.secret_key)
+
+    def encryption(self) -> ClientTls | None:
+        """The settings of TLS. None: nothing is encrypted but ``https://``.
+
+        Raises:
+            SetupError: A password that is no reference, or cannot be read.
+        """
+        if not (self.tls or self.tls_ca or self.tls_cert or self.tls_key or self.tls_insecure):
+            return None
+        from clients.tls import ClientTls
+
+        password = self.tls_key_password
+        if password and not password.startswith(("file:", "env:")):
+            raise SetupError("--tls-key-password takes a reference, file:PATH or env:NAME: `ps` shows a command line.")
+        word = resolve("--tls-key-password", password)
+        return ClientTls(self.tls_ca, self.tls_cert, self.tls_key, word, self.tls_insecure)
 
 
 def credentials(
