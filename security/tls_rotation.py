@@ -58,8 +58,8 @@ class Tls:
         self._digest = self._tried = _digest(settings.files)
         self._watched = WatchedFiles(settings.files)
         self._contexts = build(settings)
-        self.remoting = _Listener(self, is_http=False)
-        self.http = _Listener(self, is_http=True)
+        self.remoting = ListenerTls(self, is_http=False)
+        self.http = ListenerTls(self, is_http=True)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -141,7 +141,7 @@ class Tls:
             log.warning(f"the TLS certificate expires in {left_s / _DAY_S:.1f} days", cert=str(self.settings.cert))
 
 
-class _Listener:
+class ListenerTls:
     """`remoting.server.tls_channel.TlsSource` of one port.
 
     Attributes:

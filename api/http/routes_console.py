@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """/console: its files, which anybody may have, the list of routelakes, which is a read, and sessions.
 
+The files are read once. The policy that they go out with lets a page load scripts, styles and data from its own origin
+and from nowhere else, write no HTML from text (Trusted Types without a policy), and be shown in no frame. Nothing in it
+is unsafe-*. (ADR 16)
+
 The files hold no data. What the console shows it asks of the HTTP API, as whoever sits before it: so what protects
 reads and writes there protects them here.
 """
 
 from __future__ import annotations
 
+import hashlib
+import pathlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.console.files import HEADERS, INDEX, SITES, StaticFile, read_files
 from api.http.auth import AuthContext
 from api.http.context import context_of
 from api.http.etag import JSON, if_none_match, matches
@@ -24,10 +29,68 @@ from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
 from api.http.proofs import SESSION_PATH
 from api.http.writes import read_body
 
+STATIC_DIR: Final = pathlib.Path(__file__).parent.parent / "console" / "static"
+INDEX: Final = "index.html"
+SITES: Final = "sites.json"
+
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+HEADERS: Final[Mapping[str, str]] = {
+    "cache-control": "no-cache",
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+_MEDIA: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
 router = APIRouter(include_in_schema=False)
 
 _MOST_SESSION_BYTES: Final = 32 * 1024
 """Of a body that begins a session: a token, no more."""
+
+
+class StaticFile(NamedTuple):
+    """A file as it goes out. ``digest`` is of its body, for ETags."""
+
+    body: bytes
+    media: str
+    digest: str
+
+
+def read_files(folder: pathlib.Path = STATIC_DIR) -> dict[str, StaticFile]:
+    """Every file of the console by its name.
+
+    Raises:
+        KeyError: a file is of no known kind.
+        OSError: one cannot be read.
+    """
+    found = {}
+    for path in sorted(folder.iterdir()):
+        body = path.read_bytes()
+        found[path.name] = StaticFile(body, _MEDIA[path.suffix], hashlib.sha256(body).hexdigest()[:16])
+    return found
+
+
 _FILES: Final = read_files()
 
 

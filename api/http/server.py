@@ -8,7 +8,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import uvicorn
 
@@ -17,21 +17,14 @@ from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from remoting.errors import why_not_listening
 from remoting.server.handshakes import Handshakes
-from remoting.server.tls_channel import Secured, TlsSniffer, TlsSource
+from remoting.server.tls_channel import Secured, TlsSniffer
 from schemas.errors import SetupError
+from security.tls_rotation import ListenerTls
 
 DRAIN_S: Final = 8
 """How long requests under way may take after a stop."""
 
 _BACKLOG: Final = 2048
-
-
-class HttpTls(TlsSource, Protocol):
-    """What this listener asks of TLS."""
-
-    @property
-    def needs_certificate(self) -> bool:
-        """Whether a client without a certificate may see health alone."""
 
 
 class _Server(uvicorn.Server):
@@ -50,7 +43,7 @@ async def serve_http(
     on_bound: Callable[[int], None] | None = None,
     drain_s: int = DRAIN_S,
     reuse_port: bool = False,
-    tls: HttpTls | None = None,
+    tls: ListenerTls | None = None,
     handshakes: Handshakes | None = None,
 ) -> None:
     """Serve until ``stop`` is set, then finish what is under way. Long polls are answered at once.
@@ -106,7 +99,7 @@ async def serve_http(
 
 
 def _gate(
-    tls: HttpTls,
+    tls: ListenerTls,
     handshakes: Handshakes,
     behind: Callable[..., GuardedProtocol],
     **arguments: Any,  # noqa: ANN401 (uvicorn's)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from api.console.files import POLICY, STATIC_DIR
 from api.console.trusted_origins import Site, read_sites
+from api.http.routes_console import POLICY, STATIC_DIR
 from api.http.settings import HttpSettings, from_environment
 from dev.support.http_api import HttpApi, problem
 from schemas.errors import SetupError
