@@ -107,7 +107,7 @@ class RouteRequest:
         self.passed: object = None
 
     def answer(self) -> Reply:
-        """See `remoting.codec.request_cache.CachedRequest.answer`."""
+        """See `remoting.codec.connection.CachedRequest.answer`."""
         form = self.form
         reply = form.answer(self)
         if self.reply is not None:
@@ -154,7 +154,7 @@ class RouteRequests:
         return len(self._known)
 
     def find(self, serialize_type: int, header: bytes) -> tuple[RouteRequest, bytes] | None:
-        """See `remoting.codec.request_cache.RequestCache.find`."""
+        """See `remoting.codec.connection.RequestCache.find`."""
         if serialize_type == _JSON:
             before, _, rest = header.partition(_OPAQUE)
             digits, _, after = rest.partition(b",")
@@ -175,7 +175,7 @@ class RouteRequests:
         return None if query.reply is None and self._may_wait(query) else (query, digits)
 
     def learn(self, header: bytes, command: RemotingCommand) -> tuple[RouteRequest, bytes] | None:
-        """See `remoting.codec.request_cache.RequestCache.learn`."""
+        """See `remoting.codec.connection.RequestCache.learn`."""
         if command.code != self.code or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY) or len(header) > _MAX_INLINE_BYTES:
             return None
         if fields_problem(command) is not None:

@@ -12,7 +12,7 @@ Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyDecoder, NettyRemotingS
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Protocol
 
 from remoting.codec.frame import (
     DEFAULT_FRAME_LIMIT_BYTES,
@@ -28,20 +28,52 @@ from remoting.codec.frame import (
     fields_problem,
 )
 from remoting.codec.proxy_protocol import preamble_bytes
-from remoting.codec.request_cache import Recognised, RequestCache
+from remoting.codec.reply import Reply
 from schemas.codes import RequestCode
 from schemas.errors import ProtocolError
 
 PLAIN_FRAME_LIMIT_BYTES: Final = 2 * 1024 * 1024
 """Largest frame of a request that is no REGISTER_BROKER: those have their topics in the body, the others next to
 nothing, or one KV value, of which JSON may make six times as much (`schemas.limits.MAX_KV_VALUE_BYTES`)."""
-
-Received = RemotingCommand | Recognised
-"""A request in full, or one that was recognised."""
-
 _PLAIN_LENGTH: Final = PLAIN_FRAME_LIMIT_BYTES - LENGTH_BYTES
 _unpack_length = struct.Struct(">i").unpack_from
 _unpack_start = struct.Struct(">iI").unpack_from
+
+
+class CachedRequest(Protocol):
+    """What all requests have in common that differ in their opaque alone.
+
+    Attributes:
+        reply: The reply of the moment, if it is known already.
+    """
+
+    @property
+    def reply(self) -> Reply | None: ...  # noqa: D102
+
+    def answer(self) -> Reply:
+        """The reply of the moment; what this raises becomes one."""
+
+
+Recognised = tuple[CachedRequest, bytes]
+"""What a request asks, and the digits of its opaque."""
+
+
+class RequestCache(Protocol):
+    """What a server gives to its connections. Called on its event loop; waits for nothing."""
+
+    @property
+    def code(self) -> int:
+        """The one request code that it recognises."""
+
+    def find(self, serialize_type: int, header: bytes) -> Recognised | None:
+        """Recognise a header that has no body behind it; None: it has to be decoded."""
+
+    def learn(self, header: bytes, command: RemotingCommand) -> Recognised | None:
+        """The same of a request that was decoded from this header; None: it is for `Handler.handle`."""
+
+
+Received = RemotingCommand | Recognised
+"""A request in full, or one that was recognised."""
 
 
 class RemotingConnection:

@@ -36,10 +36,9 @@ from sys import getsizeof
 from typing import Any, Final, Protocol, cast
 
 from remoting.codec.bounds import Holding, address_of
-from remoting.codec.connection import Received, RemotingConnection
+from remoting.codec.connection import Received, RemotingConnection, RequestCache
 from remoting.codec.frame import GRPC_IS_ELSEWHERE, HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame, offers_h2
 from remoting.codec.reply import EncodedReply, Reply, encode_reply
-from remoting.codec.request_cache import RequestCache
 from remoting.server.memory import LARGE_BYTES, ConnectionMemory
 from remoting.server.refusals import Refusals
 from remoting.server.settings import RemotingSettings

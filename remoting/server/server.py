@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from remoting.codec.answers import failure
+from remoting.codec.connection import RequestCache
 from remoting.codec.frame import RemotingCommand
-from remoting.codec.request_cache import RequestCache
 from remoting.errors import why_not_listening
 from remoting.server.accepting import Acceptor
 from remoting.server.channel import CLOSE_GRACE_S, Connection, Handler, InlineAuthorizer

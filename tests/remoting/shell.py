@@ -14,9 +14,9 @@ import uvloop
 
 from remoting.codec.answers import not_supported
 from remoting.codec.commands import RefusedError
+from remoting.codec.connection import Recognised
 from remoting.codec.frame import RemotingCommand, decode_frame, encode_frame
 from remoting.codec.reply import EncodedReply, response
-from remoting.codec.request_cache import Recognised
 from remoting.server.channel import Connection
 from remoting.server.handshakes import Handshakes
 from remoting.server.server import RemotingServer
@@ -63,7 +63,7 @@ class Handler:
         self.running = self.most_running = 0
         self.gate = asyncio.Event()
 
-    # --- remoting.codec.request_cache.Inline ---
+    # --- remoting.codec.connection.Inline ---
 
     code = 105
 
