@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from lake.store import StoreError
 from lake.write.maintenance import SWEEP_INTERVAL_S, Maintenance
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, routing_key
+from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
 
 _encode = EventEncoder().encode
@@ -537,6 +539,19 @@ def test_intervals_of_the_fold_that_has_taken_over_are_left_alone(world: World) 
 
 def _logs(world: World) -> dict[str, bytes]:
     return {path: data for path, data in objects(world.memory).items() if "/_delta_log/" in path}
+
+
+def test_a_table_that_was_begun_again_in_the_copy_is_not_published(world: World) -> None:
+    one = world.fold(intervals=True)
+    one.fold()
+    shutil.rmtree(one.lake_dir / INTERVAL_TABLES[0].name)
+    before = _logs(world)
+    with pytest.raises(RuntimeError, match="begun again"):
+        one.mirror.publish_all()
+    assert _logs(world) == before
+    world.tell(make.wipe("x"))
+    world.fold(intervals=True).fold()
+    assert_kept(world.read())
 
 
 def test_intervals_that_lack_a_file_keep_nobody_from_starting(world: World) -> None:
