@@ -37,7 +37,7 @@ ASKS = {
 def commands() -> list[list[str]]:
     """What the page has a person type."""
     text = (ROOT / "docs" / "how-to" / "operate" / "scale-out.md").read_text().replace("\\\n", " ")
-    found = [shlex.split(line) for line in re.findall(r"^kafka-\w+\.sh .*$", text, re.MULTILINE)]
+    found = [shlex.split(line) for line in re.findall(r"^ *(kafka-\w+\.sh .*)$", text, re.MULTILINE)]
     assert [line[0] for line in found] == list(CLASSES)
     return found
 
