@@ -6,7 +6,7 @@ brokers and admins have buckets of their own: whoever storms with one kind of re
 alone, and all other peers.
 
 The three rates of bytes bound what one peer adds to event log and tables, whatever it writes: what flows into them in
-an hour, and what they hold at first, come to less than 1 GB. `security.admission.quota_costs` says what a write costs.
+an hour, and what they hold at first, come to less than 1 GB. `security.admission.write_costs` says what a write costs.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ from schemas.limits import MAX_KV_BYTES
 from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
 from schemas.route_commit import CommandOutcome
 from schemas.tables import ROUTE_COMMIT_TABLE
-from security.admission.quotas import GatewayQuotas
-from security.admission.reservations import Reservation
+from security.admission.quotas import Charge, GatewayQuotas
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -280,7 +279,7 @@ class Gateway:
         charge = self.quotas.command(event, payload, self.live_view.view)
         return await self.append_charged(routing_key(event), payload, charge)
 
-    async def append_charged(self, key: str, payload: bytes, charge: Reservation | None) -> Appended:
+    async def append_charged(self, key: str, payload: bytes, charge: Charge | None) -> Appended:
         """`append_encoded`; what was charged is given back if nothing is written.
 
         Raises:
@@ -289,18 +288,12 @@ class Gateway:
             TooLargeError: too large for the log.
         """
         try:
-            appended = await self.append_encoded(key, payload)
+            return await self.append_encoded(key, payload)
         except InDoubtError:
-            self.quotas.written(charge)
             raise
-        except Exception:
+        except Exception:  # not if whoever asked has gone: it goes on
             self.quotas.refund(charge, is_written=False)
             raise
-        except BaseException:  # whoever asked has gone; it goes on
-            self.quotas.written(charge)
-            raise
-        self.quotas.written(charge)
-        return appended
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """`append` for an event that was encoded before.

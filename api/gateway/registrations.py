@@ -42,8 +42,7 @@ from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode,
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.limits import MAX_GROUP_ADDRESSES
 from schemas.outcomes import TOPICS_REQUIRED, UNCHANGED
-from security.admission.quotas import GatewayQuotas
-from security.admission.reservations import Reservation
+from security.admission.quotas import Charge, GatewayQuotas
 
 _LARGE_AT_A_TIME: Final = 3
 """Large registrations between being read and being durable: each holds its whole event."""
@@ -322,7 +321,7 @@ class Registrations:
             The event without its topics, and what became of it. Topics that were left out, and turn out to be needed,
             come with its next registration.
         """
-        charge: Reservation | None = None
+        charge: Charge | None = None
         address, joined = _address(context.actor), ExitStack()
         try:
             async with self._large_at_a_time.of(address):
@@ -366,7 +365,7 @@ class Registrations:
         finally:
             quotas.reading_has_ended(actor, cost - size)
 
-    def _charge(self, event: RegisterBroker, names: Collection[str], payload: bytes) -> Reservation | None:
+    def _charge(self, event: RegisterBroker, names: Collection[str], payload: bytes) -> Charge | None:
         """Charge a registration with its topics; None where it is a sign of life, too, and shall be written as one.
 
         Raises:
@@ -381,7 +380,7 @@ class Registrations:
                 raise
             return None  # nobody expires for what others at that address have done
 
-    def _settled(self, charge: Reservation, receipt: Receipt) -> Receipt:
+    def _settled(self, charge: Charge, receipt: Receipt) -> Receipt:
         if receipt.verdict == UNCHANGED:
             self._gateway.quotas.refund(charge, is_written=True)
         return receipt
@@ -416,7 +415,7 @@ class Registrations:
         topicless = _topicless(event)
         return topicless if changes_nothing(self._gateway.live_view.view, topicless) else None
 
-    async def _receipt(self, key: str, payload: bytes, charge: Reservation | None = None) -> Receipt:
+    async def _receipt(self, key: str, payload: bytes, charge: Charge | None = None) -> Receipt:
         return await self._gateway.receipt(await self._gateway.append_charged(key, payload, charge))
 
     def _answer(self, event: RegisterBroker, receipt: Receipt) -> Registered:

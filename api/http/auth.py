@@ -36,8 +36,7 @@ from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.events import Actor
 from security.admission.access_control import AccessControl, Refused
-from security.admission.quota_peers import peer_name
-from security.admission.quotas import GatewayQuotas
+from security.admission.quotas import GatewayQuotas, peer_name
 from security.identity import Identity, Unproven
 from security.oidc import is_jwt
 from security.policy import AuthMode, Claim, Verdict

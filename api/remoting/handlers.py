@@ -59,7 +59,7 @@ from schemas.events import (
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import KV_TABLE_FULL, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
-from security.admission.quota_peers import user_name
+from security.admission.quotas import user_name
 from security.identity import NOBODY, Identity
 from security.roles import NEEDED, Role
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may do how much at this gateway, for both listeners: the quotas of the moment, and what is told of refusals.
 
-Every write is judged before it goes to the log, by what it may come to; what it did not come to is given back. What
+Every write is judged before it goes to the log, by what it may come to; bytes that it did not come to are given back to
+their bucket, in whatever order. What
 brokers say again and again is different: a sign of life that comes over its quota is answered as ever and not written
 while the last one is young, so that nobody expires for it; and a registration that the view shows is such a sign.
 """
@@ -12,25 +13,24 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from nameserver.view.model import LiveRow
 from nameserver.view.snapshot import RouteView
+from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from security.admission.quota_costs import (
+from security.admission.usage import Holdings, brought_by, count
+from security.admission.write_costs import (
     NEW_GROUP_BYTES,
     Size,
+    WriteAmplification,
     command_bytes,
     has_new_name,
     log_bytes,
     registration_bytes,
 )
-from security.admission.quota_epochs import WriteAmplification
-from security.admission.quota_peers import peer_name
-from security.admission.reservations import Reservation
-from security.admission.usage import Holdings, brought_by, count
 from security.quotas import (
     CHANGE_BYTES,
     HANDSHAKES,
@@ -58,6 +58,40 @@ _COMING_S: Final = 10.0
 
 _ADDRESS_BYTES: Final = 150
 """Of an address in the table of its group."""
+
+
+def peer_name(actor: Actor) -> str:
+    """Who somebody is to the quotas, over either protocol: the user, else the address."""
+    if actor.user is not None:
+        return user_name(actor.user)
+    return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
+
+
+def user_name(user: str) -> str:
+    """`peer_name` of a user: no address."""
+    return f"user {user}"
+
+
+class Charge(NamedTuple):
+    """What a write was charged.
+
+    Attributes:
+        quota: Of which the bytes are.
+        who: Whose.
+        cost: Bytes.
+        least: Of them, what it takes on the log, even if it changes nothing.
+        names: New ones.
+        rewritten: Partitions that it has written anew.
+        coming: Names that count as there, until the view shows them, and where they do.
+    """
+
+    quota: str
+    who: str
+    cost: int
+    least: int
+    names: int = 0
+    rewritten: tuple[str, ...] = ()
+    coming: tuple[Counter[str], Collection[str]] | None = None
 
 
 class GatewayQuotas:
@@ -202,7 +236,7 @@ class GatewayQuotas:
         names: Collection[str],
         payload: bytes,
         view: RouteView,
-    ) -> Reservation:
+    ) -> Charge:
         """Charge a registration with its topics.
 
         Args:
@@ -242,17 +276,16 @@ class GatewayQuotas:
         elif not self._epochs.has_paid(name):
             cost += had.rewrite_bytes
         least = log_bytes(len(payload))
-        charge = Reservation(CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, rewritten=(name,))
+        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, (name,))
         self._take(charge, event.actor.peer)
-        token = self._holdings.reserve(who, brought, view, is_new=is_new)
-        coming = None
+        self._holdings.take(name, after, view)
         if brought.new_names:
             if self._clock() - self._coming_since_s > _COMING_S:
                 self._coming_since_s = self._clock()
                 self._coming = Counter()
             self._coming.update(iter(names))
-            coming = self._coming, names
-        return charge._replace(registered=(name, token), coming=coming)
+            charge = charge._replace(coming=(self._coming, names))
+        return charge
 
     def reading(self, actor: Actor, size_bytes: int) -> None:
         """Let a large registration be read; until `reading_has_ended` it counts as so much.
@@ -267,7 +300,7 @@ class GatewayQuotas:
         """Charge what it cost beyond that; less than nothing gives back."""
         self._judge.charge(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), more_bytes)
 
-    def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Reservation | None:
+    def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
         """Charge any other event that may change something; None where it costs nothing.
 
         Raises:
@@ -280,7 +313,7 @@ class GatewayQuotas:
         rewrite_bytes, rewritten = self._epochs.rewrite_bytes(event, view, self._size)
         cost = command_bytes(event, len(payload)) + self._epochs.commits_bytes(view) + rewrite_bytes
         names, least = int(has_new_name(event, view)), log_bytes(len(payload))
-        charge = Reservation(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten=rewritten)
+        charge = Charge(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten)
         if isinstance(event, ChannelClosed):
             self._judge.charge(charge.quota, charge.who, self._clock(), charge.cost)
             self._paid(charge)
@@ -288,12 +321,7 @@ class GatewayQuotas:
             self._take(charge, event.actor.peer)
         return charge
 
-    def written(self, charge: Reservation | None) -> None:
-        """A write is on the log, or may be."""
-        if charge is not None and charge.registered is not None:
-            self._holdings.settle(*charge.registered)
-
-    def refund(self, charge: Reservation | None, *, is_written: bool) -> None:
+    def refund(self, charge: Charge | None, *, is_written: bool) -> None:
         """Give back what a write was charged and did not use.
 
         Args:
@@ -308,16 +336,9 @@ class GatewayQuotas:
         self.charged_bytes[charge.quota] -= unused
         self._judge.charge(charge.quota, charge.who, now_s, -unused)
         self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
-        if is_written:
-            return
-        if charge.registered is not None:
-            self._holdings.take_back(*charge.registered)
-        if charge.coming is not None:
+        if not is_written and charge.coming is not None:
             coming, names = charge.coming
-            for name in names:
-                coming[name] -= 1
-                if coming[name] <= 0:
-                    del coming[name]
+            coming.subtract(iter(names))
 
     # --- what groups have ---
 
@@ -333,11 +354,11 @@ class GatewayQuotas:
 
     def counted(self, rows: Mapping[str, int]) -> None:
         """Go by what was counted."""
-        self._holdings.take(rows)
+        self._holdings.recount(rows)
 
     # --- inner ---
 
-    def _take(self, charge: Reservation, peer: str | None) -> None:
+    def _take(self, charge: Charge, peer: str | None) -> None:
         now_s = self._clock()
         if charge.names:
             self._check(self._judge.take(NEW_NAMES, charge.who, now_s, charge.names), peer)
@@ -347,7 +368,7 @@ class GatewayQuotas:
             raise self._error(refusal, peer)
         self._paid(charge)
 
-    def _paid(self, charge: Reservation) -> None:
+    def _paid(self, charge: Charge) -> None:
         self.charged_bytes[charge.quota] += charge.cost
         self._epochs.paid(charge.rewritten)
 

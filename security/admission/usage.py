@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose the broker groups are, and how large: what was registered here, by peer.
 
-Kept from registration to registration, so too much rather than too little: a group that has left, and topics that were
-deleted, go when it is counted anew (`count`), static topic mappings with their group. A gateway that has just started
+Kept from registration to registration, so too much rather than too little: a group that has left, topics that were
+deleted, and a registration that came to nothing go when it is counted anew (`count`), static topic mappings with their
+group. A gateway that has just started
 knows nothing; brokers register within a minute.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Mapping
-from itertools import count as count_up
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from nameserver.view.snapshot import RouteView
 from schemas.broker import MASTER_ID
 from schemas.events import RegisterBroker, inflated_bytes
-from security.admission.quota_costs import Size, mapping_rows
+from security.admission.write_costs import Size, mapping_rows
 
 _SLACK: Final = 1_000
 """Groups beyond those that there are, before the departed are forgotten."""
@@ -43,14 +43,6 @@ class Held(NamedTuple):
     def topics(self) -> int:
         """What it is counted for."""
         return self.size.rows + self.mappings
-
-
-class _Reservation(NamedTuple):
-    """A registration of which nobody knows yet whether it is written."""
-
-    who: str
-    brought: Brought
-    is_new: bool
 
 
 class Brought(NamedTuple):
@@ -80,7 +72,7 @@ class Brought(NamedTuple):
 
 
 def brought_by(
-    event: RegisterBroker, names: Collection[str], payload: bytes, view: RouteView, coming: Container[str] = ()
+    event: RegisterBroker, names: Collection[str], payload: bytes, view: RouteView, coming: Mapping[str, int]
 ) -> Brought:
     """What a registration brings.
 
@@ -95,7 +87,7 @@ def brought_by(
     new_rows, new_names = _new(names, event.broker_name, view) if has_topics else (0, 0)
     if new_names:
         topics = view.topics
-        new_names = sum(name not in topics and name not in coming for name in names)
+        new_names = sum(name not in topics and not coming.get(name) for name in names)
     live = view.live_rows(event.broker_name)
     return Brought(
         event.broker_name,
@@ -116,11 +108,6 @@ class Holdings:
     def __init__(self) -> None:
         """Nobody has anything."""
         self._groups: dict[str, Held] = {}
-        """With all that is reserved."""
-        self._bases: dict[str, Held | None] = {}
-        """Without what is reserved, of groups that have reservations."""
-        self._reserved: dict[str, dict[int, _Reservation]] = {}
-        self._tokens = count_up()
         self._brokers_of: Counter[str] = Counter()
         self._rows_of: Counter[str] = Counter()
         self._bytes_of: Counter[str] = Counter()
@@ -146,59 +133,34 @@ class Holdings:
             brought: By its registration.
             is_new: Whether nobody has such a group.
         """
-        return _after(self._groups.get(brought.broker_name), _Reservation(who, brought, is_new))
+        before = self._groups.get(brought.broker_name)
+        if before is None or is_new:  # what a group had before this gateway knew it, it brings again
+            size = Size(brought.rows, brought.name_bytes)
+            return Held(who, brought.brokers, size, brought.new_mappings, brought.json_bytes)
+        rows = max(brought.rows, before.size.rows + brought.new_rows)
+        share = min(1.0, (brought.new_rows + brought.new_mappings) / max(1, brought.told))
+        name_bytes = max(brought.name_bytes, before.size.name_bytes + int(brought.name_bytes * share))
+        json_bytes = max(brought.json_bytes, before.json_bytes + int(brought.json_bytes * share))
+        mappings = before.mappings + brought.new_mappings
+        return Held(who, brought.brokers, Size(rows, name_bytes), mappings, json_bytes)
 
-    def reserve(self, who: str, brought: Brought, view: RouteView, *, is_new: bool) -> int:
-        """A group is somebody's now, if it is written.
+    def take(self, broker_name: str, held: Held, view: RouteView) -> None:
+        """A group is somebody's now.
 
         Args:
-            who: Whose it will be.
-            brought: By its registration.
+            broker_name: Its name.
+            held: What it has (`after`).
             view: At the head.
-            is_new: Whether nobody has such a group.
-
-        Returns:
-            What `settle` or `take_back` is told.
         """
-        name, token = brought.broker_name, next(self._tokens)
-        self._bases.setdefault(name, self._groups.get(name))
-        self._reserved.setdefault(name, {})[token] = _Reservation(who, brought, is_new)
-        self._set(name, self.after(who, brought, is_new=is_new))
-        if len(self._groups) > len(view.groups) + _SLACK:
-            for other in [other for other in self._groups if other not in view.groups and other not in self._bases]:
-                self._set(other, None)
-        return token
-
-    def settle(self, broker_name: str, token: int) -> None:
-        """It was written, or may be."""
-        if (reservation := self._release(broker_name, token)) is not None:
-            self._rebase(broker_name, _after(self._bases[broker_name], reservation))
-
-    def take_back(self, broker_name: str, token: int) -> None:
-        """It came to nothing, whatever else was reserved since."""
-        if self._release(broker_name, token) is not None:
-            self._rebase(broker_name, self._bases[broker_name])
-
-    def _release(self, broker_name: str, token: int) -> _Reservation | None:
-        return self._reserved.get(broker_name, {}).pop(token, None)
-
-    def _rebase(self, broker_name: str, base: Held | None) -> None:
-        """What the group has without its reservations; they come on top, in their order."""
-        held, reserved = base, self._reserved.get(broker_name)
-        for reservation in (reserved or {}).values():
-            held = _after(held, reservation)
         self._set(broker_name, held)
-        if reserved:
-            self._bases[broker_name] = base
-        else:
-            self._reserved.pop(broker_name, None)
-            self._bases.pop(broker_name, None)
+        if len(self._groups) > len(view.groups) + _SLACK:
+            for other in self._groups.keys() - view.groups.keys() - {broker_name}:
+                self._set(other, None)
 
-    def take(self, rows: Mapping[str, int]) -> None:
+    def recount(self, rows: Mapping[str, int]) -> None:
         """Go by what `count` has found."""
-        for name in list(self._groups):
-            base = self._bases[name] if name in self._bases else self._groups[name]
-            self._rebase(name, _counted(base, rows.get(name)))
+        for name, held in [*self._groups.items()]:
+            self._set(name, _counted(held, rows.get(name)))
 
     def _set(self, broker_name: str, held: Held | None) -> None:
         before = self._groups.pop(broker_name, None)
@@ -217,20 +179,6 @@ class Holdings:
             counter[held.who] += sign * number
             if not counter[held.who]:
                 del counter[held.who]
-
-
-def _after(before: Held | None, reservation: _Reservation) -> Held:
-    """A group behind one more registration."""
-    who, brought, is_new = reservation
-    if before is None or is_new:  # what a group had before this gateway knew it, it brings again
-        size = Size(brought.rows, brought.name_bytes)
-        return Held(who, brought.brokers, size, brought.new_mappings, brought.json_bytes)
-    rows = max(brought.rows, before.size.rows + brought.new_rows)
-    share = min(1.0, (brought.new_rows + brought.new_mappings) / max(1, brought.told))
-    name_bytes = max(brought.name_bytes, before.size.name_bytes + int(brought.name_bytes * share))
-    json_bytes = max(brought.json_bytes, before.json_bytes + int(brought.json_bytes * share))
-    mappings = before.mappings + brought.new_mappings
-    return Held(who, brought.brokers, Size(rows, name_bytes), mappings, json_bytes)
 
 
 def _counted(held: Held | None, rows: int | None) -> Held | None:
