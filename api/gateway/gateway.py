@@ -45,7 +45,9 @@ KV_FULL: Final = f"the KV configuration would take more than {MAX_KV_BYTES} byte
 """For whoever put an entry."""
 
 _OUTCOMES_KEPT: Final = 20_000
-"""Whoever wrote an event asks for its outcome a moment after it was folded."""
+_OUTCOMES_S: Final = 1.0
+"""All outcomes are kept for so long, however many one view brings: whoever wrote an event asks for its outcome a moment
+after the view has moved."""
 
 _ASIDE_WAIT_S: Final = 2.0
 """While the head follows the tables alone: an epoch tells of commands, and need not come for what changes nothing."""
@@ -142,6 +144,7 @@ class Gateway:
         )
         self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
         """By log offset, of the newest events."""
+        self._forgetting: asyncio.TimerHandle | None = None
         self.fold = FoldReports(settings.lake)
         self.preservation = SelfPreservation(
             lambda: self.settings, lambda: None if self._replica.fallback_reason else self.live_view.view, self.command
@@ -414,8 +417,18 @@ class Gateway:
     def _keep(self, outcomes: list[CommandOutcome]) -> None:
         for outcome in outcomes:
             self._outcomes[outcome.offset] = outcome
-        while len(self._outcomes) > _OUTCOMES_KEPT:
+        self._forget_later()
+
+    def _forget_later(self) -> None:
+        if len(self._outcomes) > _OUTCOMES_KEPT and self._forgetting is None and self._loop is not None:
+            self._forgetting = self._loop.call_later(_OUTCOMES_S, self._forget, next(reversed(self._outcomes)))
+
+    def _forget(self, offset: int) -> None:
+        """Forget outcomes up to an offset, but for the newest `_OUTCOMES_KEPT`."""
+        while len(self._outcomes) > _OUTCOMES_KEPT and next(iter(self._outcomes)) <= offset:
             self._outcomes.popitem(last=False)
+        self._forgetting = None
+        self._forget_later()
 
     def _on_outcomes(self, offset: int, outcomes: list[CommandOutcome]) -> None:
         self._keep(outcomes)

@@ -8,19 +8,23 @@ answer, and the old permission behind it, by chance.
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.gateway.gateway import Reads
+from api.gateway import gateway as gateways
+from api.gateway.gateway import Gateway, Reads
+from api.gateway.watched_view import WatchedView
 from dev.histories.steps import Send
 from dev.model import codes
 from dev.model.client import RemotingClient
 from dev.model.wire import Response
 from dev.support.local import LocalLake
-from dev.support.loops import until
+from dev.support.loops import on_a_loop, until
 from schemas.errors import UnavailableError
 from schemas.events import (
     Actor,
@@ -35,6 +39,7 @@ from schemas.events import (
     routing_key,
 )
 from schemas.outcomes import ACCEPTED, APPLIED, UNCHANGED
+from schemas.route_commit import CommandOutcome
 from tests.examples.parts import ADDR1, ADDR2, ADDR3, C1, T1, A, register, unregister
 
 ACTOR = Actor(gateway="local", via="remoting")
@@ -110,3 +115,20 @@ def test_the_unregistration_of_an_unknown_master_is_seen_at_once(tmp_path: Path)
         assert perm(slaves.call(ROUTE)) == 6
         slaves.call(unregister(A, ADDR1).request())
         assert perm(slaves.call(ROUTE)) == 4
+
+
+@on_a_loop
+async def test_however_much_one_view_brings_everybody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateways, "_OUTCOMES_KEPT", 10)
+    monkeypatch.setattr(gateways, "_OUTCOMES_S", 0.2)
+    gateway = object.__new__(Gateway)
+    gateway._loop, gateway._forgetting, gateway._outcomes = asyncio.get_running_loop(), None, OrderedDict()
+    gateway.live_view = WatchedView()
+    asked = [asyncio.create_task(gateway.live_view.wait_for(offset, 10)) for offset in range(100)]
+    await asyncio.sleep(0)
+    for first in (0, 50):  # two views in one turn of the loop
+        gateway._on_outcomes(first + 49, [CommandOutcome(first + more, APPLIED) for more in range(50)])
+    await asyncio.gather(*asked)
+    assert [offset for offset in range(100) if offset in gateway._outcomes] == [*range(100)]
+    await asyncio.sleep(1.0)
+    assert [*gateway._outcomes] == [*range(90, 100)]
