@@ -31,7 +31,7 @@ from lake.write.synced import unsynced_damage
 from nameserver.view.snapshot import RouteView
 from runtime.supervised_tasks import critical_task
 from schemas.errors import InDoubtError, SetupError, UnavailableError, one_line
-from schemas.events import AnyEvent, BrokerHeartbeat, EventEncoder, routing_key
+from schemas.events import AnyEvent, BrokerHeartbeat, EventEncoder, RegisterBroker, routing_key
 from schemas.limits import MAX_KV_BYTES
 from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
 from schemas.route_commit import CommandOutcome
@@ -319,13 +319,15 @@ class Gateway:
         """
         return await self.receipt(await self.append(event))
 
-    async def heartbeat(self, event: BrokerHeartbeat, encoded: tuple[str, bytes] | None = None) -> Receipt:
-        """Append an event that moves deadlines at most: answered when durable, or if the last one is young.
+    async def heartbeat(
+        self, event: BrokerHeartbeat | RegisterBroker, encoded: tuple[str, bytes] | None = None
+    ) -> Receipt:
+        """Append an event that moves deadlines at most, unless that is too much and the broker's last one is young.
 
         See `security.admission.quotas`.
 
         Args:
-            event: It.
+            event: A heartbeat, answered when durable, or a registration without topics, which may need them after all.
             encoded: Its routing key and payload, if that was done before.
 
         Raises:
@@ -334,11 +336,13 @@ class Gateway:
         key, payload = encoded or (routing_key(event), self._encoder.encode(event))
         live = self.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
         if not self.quotas.admit_heartbeat(event.actor, len(payload), live, self.live_view.event.now_ms):
-            return self.receipt_of_nothing()
+            return self._receipt_of_nothing()
         appended = await self.append_encoded(key, payload)
+        if isinstance(event, RegisterBroker):
+            return await self.receipt(appended)
         return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
 
-    def receipt_of_nothing(self) -> Receipt:
+    def _receipt_of_nothing(self) -> Receipt:
         """Of a sign of life that was not written: the head shows all of it."""
         view = self.live_view.view
         event_time_ms = int(view.event_time.timestamp() * 1000) if view.log_offset >= 0 else 0

@@ -238,7 +238,7 @@ class Registrations:
         repeat = None if delete_absent else self._last.find(request, actor, channel)
         if repeat is not None and changes_nothing(self._gateway.live_view.view, repeat.event):
             may(repeat.event)
-            receipt = await self._sign_of_life(repeat.event, repeat.key, repeat.payload)
+            receipt = await self._gateway.heartbeat(repeat.event, (repeat.key, repeat.payload))
             if receipt.reason != TOPICS_REQUIRED:
                 return self._answer(repeat.event, receipt)
         now_ms = time.time_ns() // 1_000_000
@@ -293,9 +293,9 @@ class Registrations:
                 self._joining.pop(name, None)
 
     async def _register_joined(self, event: RegisterBroker) -> Receipt:
-        slim = self._without_topics(event)
-        if slim is not None:
-            receipt = await self._slim(slim)
+        topicless = self._without_topics(event)
+        if topicless is not None:
+            receipt = await self._gateway.heartbeat(topicless)
             if receipt.reason != TOPICS_REQUIRED:
                 return receipt
         topics = event.topic_config_table or {}
@@ -305,8 +305,9 @@ class Registrations:
             payload = self._encoder.encode(event)
         charge = self._charge(event, topics, payload)
         if charge is None:
-            return await self._slim(_topicless(event))
-        return self._settled(charge, await self._receipt(routing_key(event), payload, charge))
+            return await self._gateway.heartbeat(_topicless(event))
+        appended = await self._gateway.append_charged(routing_key(event), payload, charge)
+        return self._settled(charge, await self._gateway.receipt(appended))
 
     async def _register_large(
         self,
@@ -340,7 +341,7 @@ class Registrations:
                 del payload, names
             let_go()
             if charge is None or appended is None:
-                return event, await self._slim(event)
+                return event, await self._gateway.heartbeat(event)
             return event, self._settled(charge, await self._gateway.receipt(appended))
         finally:
             joined.close()
@@ -396,27 +397,12 @@ class Registrations:
         finally:
             self._counting = None
 
-    async def _slim(self, event: RegisterBroker) -> Receipt:
-        return await self._sign_of_life(event, routing_key(event), self._encoder.encode(event))
-
-    async def _sign_of_life(self, event: RegisterBroker, key: str, payload: bytes) -> Receipt:
-        """Write a registration without its topics, unless that is too much and the broker's last one is young."""
-        live = self._gateway.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
-        if not self._gateway.quotas.admit_heartbeat(
-            event.actor, len(payload), live, self._gateway.live_view.event.now_ms
-        ):
-            return self._gateway.receipt_of_nothing()
-        return await self._receipt(key, payload)
-
     def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
         """The event as it may be written if its topics are known; None if they are not."""
         if not self._last.brought_these_topics(event):
             return None
         topicless = _topicless(event)
         return topicless if changes_nothing(self._gateway.live_view.view, topicless) else None
-
-    async def _receipt(self, key: str, payload: bytes, charge: Charge | None = None) -> Receipt:
-        return await self._gateway.receipt(await self._gateway.append_charged(key, payload, charge))
 
     def _answer(self, event: RegisterBroker, receipt: Receipt) -> Registered:
         self._metrics.registrations.labels(event.actor.via, receipt.verdict).inc()
