@@ -96,6 +96,8 @@ class LogTail(ABC):
         max_bytes: int,
         deferrable: bytes = b"",
         stop_at: int | None = None,
+        *,
+        only_full: bool = False,
     ) -> BatchEnd:
         """The end of a batch that keeps both bounds; a larger record comes alone.
 
@@ -106,6 +108,7 @@ class LogTail(ABC):
             deferrable: how the payload of a record begins that can wait: while there are only such, and room for more,
                 the batch is empty.
             stop_at: An offset that the batch does not reach; None: there is none.
+            only_full: While there is room for more, the batch is empty.
 
         Raises:
             SetupError: records were deleted.
@@ -127,7 +130,7 @@ class LogTail(ABC):
                 scan.end = offset + 1
                 scan.time_ms = max(scan.time_ms, time_ms)
                 scan.immediate = scan.immediate or not head.startswith(deferrable)
-        is_enough = scan.immediate or scan.records >= max_records
+        is_enough = (scan.immediate and not only_full) or scan.records >= max_records
         return BatchEnd(scan.end, scan.time_ms) if is_enough else start
 
     @abstractmethod

@@ -41,15 +41,17 @@ from lake.write.writer import Epoch, LakeWriter, rewind
 from nameserver.state_machine.state import RouteState
 from pipelines.cluster.master import Cluster, shards_for
 from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
-from pipelines.source import read_stream
+from pipelines.source import PaceSettings, read_stream
 from schemas.errors import SetupError
 from schemas.events import KEY_EVERYTHING
-from schemas.tables import FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
+from schemas.tables import FOLD_HASTEN_FILE, FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
 
 log = structlog.get_logger("routelake.fold")
 
 _WATERMARK_DELAY: Final = "1 millisecond"
 """Spark drops what is not later than the watermark: so records of equal time, in two batches, are kept."""
+_PACE_AT_MOST_S: Final = 10.0
+"""The tables are at most so far behind the event log, and as long as a batch takes."""
 _STEP_AT_MOST_S: Final = 60.0
 """A step of the intervals takes some seconds where millions of topics are new."""
 
@@ -67,6 +69,8 @@ class FoldSettings:
     """On a cluster 0: those of the checkpoint, or as many as fit its cores."""
     trigger_ms: int = 1_000
     """A batch begins at most this often; 0: as soon as there is something to fold."""
+    cores: float = 0.1
+    """Cores that batches may use on average; 0: any. See `pipelines.source.Pace`."""
     liveness_interval_s: float = 10.0
     retention_days: int = 30
     log_retention_hours: float = 24.0
@@ -181,6 +185,13 @@ class FoldQuery:
             seed.state.now_ms,
             settings.max_records_per_batch,
             settings.max_bytes_per_batch,
+            pace=PaceSettings(
+                cores=settings.cores,
+                least_s=settings.trigger_ms / 1000,
+                most_s=max(_PACE_AT_MOST_S, settings.trigger_ms / 1000),
+                pid=os.getpid(),
+                hasten_file="" if settings.lake_url else str(settings.lake_dir / FOLD_HASTEN_FILE),
+            ),
         )
         initial = spark.createDataFrame(seed_rows(seed.state, settings.shards), SEED_SCHEMA).groupBy("shard")
         parts = (
@@ -201,7 +212,7 @@ class FoldQuery:
             .option("checkpointLocation", str(settings.checkpoint_dir))
             .foreachBatch(self._commit)
         )
-        return writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+        return writer.trigger(processingTime="0 seconds").start()  # the source waits (`Pace`)
 
     def _commit(self, parts: DataFrame, batch_id: int) -> None:
         context = parts.sparkSession.sparkContext

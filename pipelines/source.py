@@ -15,6 +15,9 @@ The log is read by a Python data source: one long-lived Python process finds out
 Python worker turns the batch's rows into Arrow. Spark's Kafka connector would read faster, but counts records alone: a
 batch of it has no bound in bytes, and these may inflate a thousandfold.
 
+While changes go on, batches leave most of the processor to others: after a dear one the next one waits (`Pace`). What
+is read from the tables waits with it, unless somebody asks a gateway for it with ``wait_for``.
+
 Heartbeats, and registrations that repeat the last one, are not worth a micro-batch of their own: they wait for the next
 record that may change something, which the next CLOCK is at the latest.
 
@@ -26,10 +29,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -40,6 +45,7 @@ from eventlog.open import close_readers, open_log, open_tail, records_between
 from eventlog.tail import BatchEnd, LogTail
 from eventlog.urls import is_kafka
 from pipelines.gc_pause import spare_imports
+from runtime.procfs import processor_s
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import DEFERRABLE
 
@@ -62,8 +68,12 @@ MAX_BYTES_PER_BATCH: Final = 32 * 1024 * 1024
 POLL_S: Final = 0.005
 """How often a waiting stream looks for new records: 20 microseconds each time."""
 
-WAIT_S: Final = 0.1
-"""How long the source waits for a record before it tells Spark that there is none. Spark asks again at once."""
+WAIT_S: Final = 0.5
+"""How long the source waits before it tells Spark that there is no batch. Spark asks again at once, which takes some
+milliseconds of processor."""
+
+PACE_POLL_S: Final = 0.05
+"""How often a stream that waits for its turn looks whether somebody is in a hurry."""
 
 _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64()),
@@ -75,6 +85,75 @@ _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
 _ARROW_SCHEMA: Final = pa.schema(_ARROW_FIELDS)
 
 
+class PaceSettings(msgspec.Struct, frozen=True):
+    """When the next micro-batch may begin.
+
+    Attributes:
+        cores: Cores that batches may use, on average over the time from one's begin to the next one's; 0: no bound.
+        least_s: A batch begins at most this often.
+        most_s: No batch waits longer, however dear the one before was.
+        pid: The process whose processor time counts, with all that it has started.
+        hasten_file: Its time is when somebody asked for the next batch; "": nobody can.
+    """
+
+    cores: float = 0.0
+    least_s: float = 0.0
+    most_s: float = 10.0
+    pid: int = 0
+    hasten_file: str = ""
+
+
+NO_PACE: Final = PaceSettings()
+
+
+class Pace:
+    """When the next micro-batch may begin, by what the last one has cost.
+
+    Args:
+        settings: See there.
+        clock: Seconds; never goes back.
+        spent_s: Seconds of processor that a process and those below it have used so far.
+    """
+
+    def __init__(
+        self,
+        settings: PaceSettings,
+        clock: Callable[[], float] = time.monotonic,
+        spent_s: Callable[[int], float] = processor_s,
+    ) -> None:
+        self._settings, self._clock, self._spent_s = settings, clock, spent_s
+        self._began_s = -settings.most_s - settings.least_s
+        self._spent_before_s = 0.0
+        self._hastened_ns = self._asked_ns()
+
+    def begins(self) -> None:
+        """A batch begins now."""
+        self._began_s = self._clock()
+        self._hastened_ns = self._asked_ns()
+        if self._settings.cores:
+            self._spent_before_s = self._spent_s(self._settings.pid)
+
+    def due_s(self) -> float:
+        """When the next one may begin, on the clock. To be asked when the last one is over."""
+        settings = self._settings
+        wait_s = settings.least_s
+        if settings.cores and self._clock() < self._began_s + settings.most_s:
+            cost_s = self._spent_s(settings.pid) - self._spent_before_s
+            wait_s = max(wait_s, min(cost_s / settings.cores, settings.most_s))
+        return self._began_s + wait_s
+
+    def is_hastened(self) -> bool:
+        """Whether somebody has asked for a batch since the last one began, and it is time for one by `least_s`."""
+        asked_ns = self._asked_ns()
+        return asked_ns > self._hastened_ns and self._clock() >= self._began_s + self._settings.least_s
+
+    def _asked_ns(self) -> int:
+        try:
+            return Path(self._settings.hasten_file).stat().st_mtime_ns if self._settings.hasten_file else 0
+        except OSError:
+            return 0
+
+
 def read_stream(
     spark: SparkSession,
     url: str,
@@ -82,6 +161,8 @@ def read_stream(
     start_time_ms: int = 0,
     max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+    *,
+    pace: PaceSettings = NO_PACE,
 ) -> DataFrame:
     """The log at ``url`` as a streaming DataFrame with the columns of `SCHEMA`.
 
@@ -96,6 +177,7 @@ def read_stream(
         max_records_per_batch: bound on the records of a micro-batch.
         max_bytes_per_batch: bound on what the records of a micro-batch cost (`eventlog.cost`), though a larger
             one comes alone.
+        pace: when the next micro-batch may begin.
 
     Raises:
         SetupError: the log cannot be used; the message says what to do.
@@ -113,6 +195,7 @@ def read_stream(
         .option("startTimeMs", start_time_ms)
         .option("maxRecordsPerBatch", max_records_per_batch)
         .option("maxBytesPerBatch", max_bytes_per_batch)
+        .option("pace", msgspec.json.encode(pace).decode())
         .load()
     )
 
@@ -140,6 +223,7 @@ class LogSource(DataSource):
         self.start_time_ms = int(options["startTimeMs"])
         self.max_records = int(options["maxRecordsPerBatch"])
         self.max_bytes = int(options["maxBytesPerBatch"])
+        self.pace = msgspec.json.decode(options.get("pace", "{}"), type=PaceSettings)
 
     def schema(self) -> StructType:
         """See `SCHEMA`."""
@@ -163,6 +247,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Opened by the planning process alone: this object is pickled for the workers before that.
         self._tail: LogTail | None = None
         self._stop_at: int | None = None
+        self._pace = Pace(source.pace)
 
     def initialOffset(self) -> SourceOffset:
         """Where a query without a checkpoint begins."""
@@ -197,11 +282,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest_offset(self, tail: LogTail, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
         tail.check_identity(start.get("log"))
         deadline = time.monotonic() + (WAIT_S if self._stop_at is None else 0)
+        pace = self._pace
+        due_s = pace.due_s() if self._stop_at is None else 0.0
         while True:
             tail.check_readable_from(start["offset"])
-            end = self._batch_end(tail, BatchEnd(start["offset"], start["timeMs"]), limit)
-            if end.offset > start["offset"] or not tail.wait_for_change(deadline, POLL_S):
-                return {"offset": end.offset, "timeMs": end.time_ms, "log": tail.log_id}
+            is_due = time.monotonic() >= due_s or pace.is_hastened()
+            end = self._batch_end(tail, BatchEnd(start["offset"], start["timeMs"]), limit, only_full=not is_due)
+            if end.offset > start["offset"]:
+                pace.begins()
+            elif not is_due and time.monotonic() < deadline:
+                time.sleep(PACE_POLL_S)
+                continue
+            elif tail.wait_for_change(deadline, POLL_S):
+                continue
+            return {"offset": end.offset, "timeMs": end.time_ms, "log": tail.log_id}
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> Sequence[OffsetRange]:
         """One: a batch is small, and its rows are shuffled by key anyway."""
@@ -233,10 +327,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._tail.close()
             self._tail = None
 
-    def _batch_end(self, tail: LogTail, start: BatchEnd, limit: ReadLimit) -> BatchEnd:
+    def _batch_end(self, tail: LogTail, start: BatchEnd, limit: ReadLimit, *, only_full: bool) -> BatchEnd:
         max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
         deferrable = DEFERRABLE if self._stop_at is None else b""
-        return tail.bounded_end(start, max_records, self._source.max_bytes, deferrable, self._stop_at)
+        max_bytes = self._source.max_bytes
+        return tail.bounded_end(start, max_records, max_bytes, deferrable, self._stop_at, only_full=only_full)
 
 
 def _to_arrow(records: Sequence[LogRecord], time_ms: int) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def thread_states(pid: int) -> set[str]:
 def is_alive(pid: int) -> bool:
     """Whether a process runs, or is stopped: it is not gone, nor waiting to be waited for."""
     return not thread_states(pid) <= {"Z"}
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of processor that a process has used, and all that it, or one of those, has started. 0: it is gone."""
+    ticks, processes = 0, [pid]
+    for process in processes:
+        with suppress(OSError):  # it has just ended
+            ticks += sum(map(int, stat_fields(Path(f"/proc/{process}/stat"))[11:15]))  # own, and of those that ended
+            for task in Path(f"/proc/{process}/task").glob("[0-9]*"):
+                with suppress(OSError):
+                    processes += map(int, (task / "children").read_text().split())
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def threads_below(pid: int) -> set[int]:

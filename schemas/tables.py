@@ -17,6 +17,8 @@ LAKE_FORMAT_VERSION: Final = 1
 """Format of the whole lake (``lake.json``). A lake of a newer format is refused, never guessed at."""
 FOLD_STATUS_FILE: Final = "fold-status.json"
 """In the lake's folder, but no part of the lake: how far the fold is, for readiness checks."""
+FOLD_HASTEN_FILE: Final = "fold-hasten"
+"""Beside the tables: its time is when somebody last waited for the next epoch."""
 FOLD_FAILURE_FILE: Final = "fold-failure.json"
 """Beside it: when and why the fold last failed, in one line (``error``) and in full (``details``)."""
 

@@ -177,6 +177,8 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
             what = "wait_for is a token of another log, or of this one before a restore: read without it"
             raise Problem(OTHER_LAKE, what)
         request.scope[WAITED] = True
+    if offset is not None and source.offset < offset and source is context.gateway.committed:
+        context.gateway.fold.hasten()
     if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000, is_read=True):
         raise busy(f"offset {offset} is not visible here yet; try again", offset=offset)
     if offset is not None:

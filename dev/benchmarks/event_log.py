@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -58,7 +59,7 @@ def append_rates(name: str, make: Callable[[], EventLog], seconds: float) -> Non
 class Follower:
     """A trivial query: collects the offsets of each batch."""
 
-    def __init__(self, spark: SparkSession, url: str, start_offset: int, trigger: str, bounds: dict[str, int]) -> None:
+    def __init__(self, spark: SparkSession, url: str, start_offset: int, trigger: str, bounds: dict[str, Any]) -> None:
         self.seen = start_offset - 1
         self.seen_at = 0.0
         self.batches: list[int] = []
@@ -94,7 +95,7 @@ class Follower:
 
 @contextmanager
 def following(
-    spark: SparkSession, url: str, start_offset: int, trigger: str, bounds: dict[str, int]
+    spark: SparkSession, url: str, start_offset: int, trigger: str, bounds: dict[str, Any]
 ) -> Iterator[Follower]:
     """A running `Follower`."""
     with closing(Follower(spark, url, start_offset, trigger, bounds)) as follower:

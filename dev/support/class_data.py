@@ -46,7 +46,7 @@ def record(target: Path) -> None:
         gateway = spark.sparkContext._gateway
         assert gateway is not None
         url = f"sqlite://{work / 'events.db'}"
-        settings = FoldSettings(work / "lake", work / "checkpoint", url, work / "scratch", trigger_ms=0)
+        settings = FoldSettings(work / "lake", work / "checkpoint", url, work / "scratch", trigger_ms=0, cores=0.0)
         with closing(SqliteLog(work / "events.db")) as log:
             query = FoldQuery(spark, settings, None)
             for event in (make.register(), make.put("n", "k"), make.clock()):

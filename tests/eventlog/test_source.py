@@ -73,7 +73,7 @@ def log(stream_backend: Backend) -> EventLog:
 
 @pytest.fixture
 def read(spark: SparkSession, stream_backend: Backend) -> Callable[..., DataFrame]:
-    def make(start: int = 0, **bounds: int) -> DataFrame:
+    def make(start: int = 0, **bounds: Any) -> DataFrame:
         return read_stream(spark, stream_backend.url, start, **bounds)
 
     return make

@@ -8,10 +8,11 @@ import pickle
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -19,7 +20,7 @@ from dev.support import events as make
 from eventlog.base import EventLog
 from eventlog.sqlite.log import SqliteLog
 from pipelines import source
-from pipelines.source import LogSource, LogStreamReader, OffsetRange, SourceOffset
+from pipelines.source import NO_PACE, LogSource, LogStreamReader, OffsetRange, Pace, PaceSettings, SourceOffset
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
 from tests.eventlog.backends import Backend
@@ -39,13 +40,16 @@ class Readers:
         self._url = backend.url
         self._made: list[LogStreamReader] = []
 
-    def __call__(self, start: int = 0, max_records: int = 1000, max_bytes: int = 10**9) -> LogStreamReader:
+    def __call__(
+        self, start: int = 0, max_records: int = 1000, max_bytes: int = 10**9, pace: PaceSettings = NO_PACE
+    ) -> LogStreamReader:
         options = {
             "path": self._url,
             "startOffset": str(start),
             "startTimeMs": "0",
             "maxRecordsPerBatch": str(max_records),
             "maxBytesPerBatch": str(max_bytes),
+            "pace": msgspec.json.encode(pace).decode(),
         }
         data_source = LogSource(options)
         made = data_source.streamReader(data_source.schema())
@@ -99,6 +103,88 @@ def batches(reader: LogStreamReader) -> list[list[int]]:
 def delete(path: Path, where: str) -> None:
     with contextlib.closing(sqlite3.connect(path)) as plain, plain:
         plain.execute(f"DELETE FROM event WHERE {where}")
+
+
+# --- when a batch begins ---
+
+
+class Paced:
+    """A pace whose clock and processor time the test moves."""
+
+    def __init__(self, hasten_file: str = "") -> None:
+        self.now_s = self.spent_s = 1_000.0
+        self.pace = Pace(PaceSettings(cores=0.1, least_s=1.0, hasten_file=hasten_file), *self.readings())
+
+    def readings(self) -> tuple[Callable[[], float], Callable[[int], float]]:
+        return lambda: self.now_s, lambda _pid: self.spent_s
+
+    def batch(self, took_s: float, spent_s: float) -> float:
+        """Seconds from its begin to when the next one may begin."""
+        began_s = self.now_s
+        self.pace.begins()
+        self.now_s += took_s
+        self.spent_s += spent_s
+        return self.pace.due_s() - began_s
+
+
+@pytest.mark.parametrize(("spent_s", "waits_s"), [(0.0, 1.0), (0.05, 1.0), (0.3, 3.0), (1.0, 10.0), (30.0, 10.0)])
+def test_the_dearer_a_batch_the_later_the_next(spent_s: float, waits_s: float) -> None:
+    assert Paced().batch(0.2, spent_s) == pytest.approx(waits_s)
+
+
+def test_after_a_quiet_time_a_batch_begins_at_once() -> None:
+    paced = Paced()
+    assert paced.pace.due_s() <= paced.now_s, "the first"
+    paced.batch(0.2, 30.0)
+    paced.now_s += 9.8
+    assert paced.pace.due_s() <= paced.now_s
+
+
+def test_without_a_bound_the_cost_of_a_batch_is_not_even_looked_at() -> None:
+    def never(_pid: int) -> float:
+        raise AssertionError
+
+    pace = Pace(PaceSettings(), lambda: 5.0, never)
+    pace.begins()
+    assert pace.due_s() == 5.0
+
+
+def test_who_waits_for_an_epoch_hastens_it(tmp_path: Path) -> None:
+    hasten = tmp_path / "fold-hasten"
+    paced = Paced(str(hasten))
+    assert paced.batch(0.2, 5.0) == pytest.approx(10.0)
+    assert not paced.pace.is_hastened()
+    hasten.touch()
+    assert not paced.pace.is_hastened(), "least_s holds all the same"
+    paced.now_s += 0.8
+    assert paced.pace.is_hastened()
+    paced.pace.begins()
+    paced.now_s += 2.0
+    assert not paced.pace.is_hastened(), "that one has come"
+
+
+def test_a_batch_that_is_not_due_begins_only_when_it_is_full_or_somebody_waits(
+    sqlite: Readers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "WAIT_S", 0.0)
+    hasten = tmp_path / "fold-hasten"
+    one = sqlite(
+        max_records=4, pace=PaceSettings(least_s=0.0, cores=1e-9, most_s=3600.0, pid=1, hasten_file=str(hasten))
+    )
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    spent = iter(range(100))
+    monkeypatch.setattr(one._pace, "_spent_s", lambda _pid: float(next(spent)))
+    sqlite.write(make.clock())
+    first = one.latestOffset(start, limit)
+    assert first["offset"] == sqlite.first + 1
+    sqlite.write(*[make.clock()] * 3)
+    assert one.latestOffset(first, limit) == first
+    sqlite.write(*[make.clock()] * 3)
+    full = one.latestOffset(first, limit)
+    assert full["offset"] == sqlite.first + 5
+    assert one.latestOffset(full, limit) == full
+    hasten.touch()
+    assert one.latestOffset(full, limit)["offset"] == sqlite.first + 7
 
 
 # --- both logs ---

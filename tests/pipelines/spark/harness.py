@@ -41,7 +41,13 @@ class Stage:
             checkpoint_dir=self.checkpoint_dir,
             log_url=f"sqlite://{self.log_path}",
             scratch_dir=directory / "scratch",
-            **{"trigger_ms": 0, "liveness_interval_s": 0.0, "log_retention_hours": AGES_HOURS, **settings},
+            **{
+                "trigger_ms": 0,
+                "cores": 0.0,
+                "liveness_interval_s": 0.0,
+                "log_retention_hours": AGES_HOURS,
+                **settings,
+            },
         )
         self.query: FoldQuery | None = None
         self.epochs: list[Epoch] = []
