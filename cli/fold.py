@@ -53,6 +53,7 @@ def run(data: DataOptions, options: FoldOptions, *, standby: bool = False) -> in
         shards=options.shards or (2 if cluster is None else 0),
         cluster=cluster,
         trigger_ms=options.trigger_ms,
+        cores=options.fold_cores,
         liveness_interval_s=options.liveness_interval_s,
         retention_days=options.history_retention_days,
         log_retention_hours=options.event_log_retention_hours,

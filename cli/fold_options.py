@@ -35,6 +35,14 @@ class FoldOptions(Options):
             help="Minimum time between batches, in milliseconds. 0: a batch begins as soon as there are events.",
         ),
     ] = 1_000
+    fold_cores: Annotated[
+        float,
+        option(
+            min=0,
+            max=1_000,
+            help="Cores that batches may use on average: a batch waits for this, at most 10 s. 0: no limit.",
+        ),
+    ] = 0.1
     shards: Annotated[
         int | None,
         option(

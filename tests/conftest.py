@@ -89,6 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what it puts in the background so, and every process that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["ROUTELAKE_FOLD_CORES"] = "0"  # tests wait for epochs, which come up to ten seconds later with a limit
     # A command that a test runs in this process must not turn the logging round for the tests after it.
     logs.configure = _ignore_process
     if (folder := config.getoption("--measure")) is not None and runs_tests(config):

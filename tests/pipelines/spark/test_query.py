@@ -10,6 +10,7 @@ import shutil
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -35,7 +36,7 @@ from runtime.process import EXIT_FAILED, StopSignal
 from runtime.procfs import threads_below
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, encode, routing_key
-from schemas.tables import ROUTE_CHANGE_TABLE
+from schemas.tables import FOLD_HASTEN_FILE, ROUTE_CHANGE_TABLE
 from tests.pipelines.spark.harness import WAIT_S, Stage
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
@@ -72,6 +73,21 @@ def test_events_become_tables(stage: Stage) -> None:
     tables_are_right(stage.lake_dir, stage.records())
     assert stage.records() == records
     assert lakes.commits(stage.lake_dir)[-1]["logOffset"] == 300
+
+
+def test_after_a_dear_batch_the_next_one_waits_until_somebody_asks_for_it(
+    stages: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_PACE_AT_MOST_S", 3_600.0)
+    stage = stages("paced", cores=1e-6)
+    stage.start()
+    stage.wait(stage.append(make.register("a0:1")))
+    last = stage.append(make.put("n", "k", "v"))
+    assert stage.query is not None
+    time.sleep(1.5)  # a batch that does not wait takes half a second
+    assert stage.query.writer.log_offset < last
+    (stage.lake_dir / FOLD_HASTEN_FILE).touch()
+    stage.wait(last)
 
 
 def test_no_epoch_waits_for_intervals_but_maintenance_and_the_end_do(
