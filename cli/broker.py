@@ -37,7 +37,7 @@ def listen_settings(text: str) -> dict[str, str]:
 
 
 def file_settings(path: Path) -> dict[str, str]:
-    """What a broker.conf sets; of a key that is there twice the last, as in RocketMQ. Raises SetupError."""
+    """Settings of a broker.conf; the last of a key that is there twice, as in RocketMQ. Raises SetupError."""
     from clients.broker.config import broker_config
     from schemas.properties import PropertiesError, parse_file
 
@@ -55,7 +55,7 @@ def file_settings(path: Path) -> dict[str, str]:
 
 
 def inner_credentials(text: str) -> Credentials:
-    """What innerClientAuthenticationCredentials of a broker.conf holds.
+    """Credentials in innerClientAuthenticationCredentials of a broker.conf.
 
     Raises:
         SetupError: It is not {"accessKey": ..., "secretKey": ...}.

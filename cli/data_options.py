@@ -97,7 +97,7 @@ class DataOptions(LogOptions):
 
 
 class LakePlace(NamedTuple):
-    """Where the tables are.
+    """Place of the tables.
 
     Attributes:
         folder: Their own; at a URL a gateway's data directory.
@@ -109,7 +109,7 @@ class LakePlace(NamedTuple):
 
     @property
     def copy_folder(self) -> Path:
-        """Where a fold writes: the tables, or its copy of them."""
+        """Folder that a fold writes: the tables, or its copy of them."""
         return self.folder / COPY_FOLDER if self.url else self.folder
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How to show what was found."""
+    """Form of the output."""
 
     TEXT = "text"
     JSON = "json"

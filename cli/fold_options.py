@@ -56,7 +56,7 @@ class FoldOptions(Options):
         int, option(min=1, max=36_500, help="Retention time of the history, in days.")
     ] = 30
     liveness_interval_s: Annotated[float, option(min=0.1, max=3_600, hidden=True)] = 10.0
-    """How late a heartbeat alone reaches brokerLiveTable. Hidden: only tests, which wait for epochs, change it."""
+    """Maximum delay of a heartbeat alone in brokerLiveTable. Hidden: only tests, which wait for epochs, change it."""
     event_log_retention_hours: Annotated[
         float,
         option(min=0, max=876_000, help="Age in hours at which events that are in the tables may leave the event log."),
@@ -100,7 +100,7 @@ class FoldOptions(Options):
         preflight.check_lake(data.lake_place, fold=True, standby=standby)
 
     def cluster(self, data_dir: Path) -> Cluster | None:
-        """Where executors are. Raises SetupError."""
+        """Return the place of the executors. Raises SetupError."""
         shared_dir = (self.shared_dir or data_dir).resolve()
         config = None if self.spark_config is None else self.spark_config.resolve()
         return read_cluster(self.master, shared_dir, config)

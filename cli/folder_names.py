@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names a folder may have that tables, event log and Spark are in; apart, as several modules of options ask."""
+"""Names of folders that tables, event log and Spark can be in; a module, because several groups of options ask it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNUSABLE: Final = (
 
 
 def check_path(path: Path, option: str) -> None:
-    """Whether tables, event log and Spark can all be in a folder of this name: each reads some characters as others.
+    """Refuse a folder whose name tables, event log or Spark cannot use: each reads some characters as others.
 
     Args:
         path: Which; also what it leads to by links is looked at.

@@ -361,7 +361,7 @@ class GatewayOptions(Options):
         return self.gateway_id or f"{socket.gethostname()}:{listen[1].port}"
 
     def address(self, remoting: Listen) -> str:
-        """Where clients reach the NameServer, IP:PORT; empty where --gateway-id names an address of its own.
+        """Address at which clients reach the NameServer, IP:PORT; empty where --gateway-id names an address of its own.
 
         A host name would not do: rocketmq-client-go takes IP addresses alone.
         """

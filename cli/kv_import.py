@@ -104,7 +104,7 @@ def _tables(text: str) -> KvTables:
 
 
 def _as_json(text: str) -> str:
-    """What fastjson2 takes, as JSON."""
+    """Text that fastjson2 takes, as JSON."""
     pieces: list[str] = []
     strings: list[str] = []
     for token in _TOKEN.finditer(text):
@@ -154,7 +154,7 @@ def _refuse(word: str) -> NoReturn:
 
 
 def _is_one_text(value: object) -> bool:
-    """Whether it is an array of one text, or null, which stands for that text."""
+    """True if it is an array of one text, or null, which stands for that text."""
     return (
         isinstance(value, list)
         and len(value) == 1

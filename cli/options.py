@@ -189,5 +189,5 @@ NamesrvOrHttp = Annotated[str, _namesrv("; http://host:8080 asks routelake over 
 
 
 def namesrv_source(text: str, option: str = "-n") -> str:
-    """Where addresses of NameServers come from, for messages: the option, or the variable that holds them."""
+    """Origin of the addresses of NameServers, for messages: the option, or the variable that holds them."""
     return next((name for name in _NAMESRV_VARIABLES if text and os.environ.get(name) == text), option)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `serve`, `gateway` and `fold` are told, judged before anything is made and before any child is started.
+"""Checks of the options of `serve`, `gateway` and `fold`, before anything is made and before any child is started.
 
 Nothing here writes, connects or imports anything slow; every refusal is a SetupError that names the option.
 """
@@ -38,7 +38,7 @@ _UNITS_MIB: Final = {"m": 1, "g": 1024, "t": 1024 * 1024}
 
 
 class Listen(NamedTuple):
-    """Where to listen. ``host`` is without brackets."""
+    """Address to listen on. ``host`` is without brackets."""
 
     host: str
     port: int
@@ -48,17 +48,17 @@ class Listen(NamedTuple):
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether every interface of the machine is meant."""
+        """True if every interface of the machine is meant."""
         return self.host in _EVERY_INTERFACE
 
     @property
     def local(self) -> Listen:
-        """Where this machine itself reaches it."""
+        """Address at which this machine itself reaches it."""
         return Listen({_ANY_IPV4: "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
 
 
 def listen_address(text: str, option: str, default_port: int) -> Listen:
-    """Where to listen, as people write it: HOST:PORT, HOST, :PORT, [::]:PORT; for --http with http:// before it, too.
+    """Address to listen on, as people write it: HOST:PORT, HOST, :PORT, [::]:PORT; --http takes http:// before it, too.
 
     Args:
         text: The value.
@@ -140,7 +140,7 @@ def _bind_failure(family: int, address: tuple[Any, ...]) -> OSError | None:
 
 
 def exposure(http: Listen, remoting: Listen) -> str | None:
-    """What to say of an address that listens on every interface of this machine; None without one."""
+    """Warning of an address that listens on every interface of this machine; None without one."""
     what = [f"NameServer on {remoting}"] * remoting.is_everywhere + [f"HTTP on {http}"] * http.is_everywhere
     if not what:
         return None
@@ -206,7 +206,7 @@ def is_beyond(listen: Listen) -> bool:
 
 
 def check_log(url: str, data_dir: Path) -> None:
-    """Whether an event log of that URL can be opened, as far as can be seen without opening it.
+    """Refuse an event log that cannot be opened, as far as can be seen without opening it.
 
     Args:
         url: Of --event-log; empty for SQLite in the data directory.
@@ -253,7 +253,7 @@ def _check_sqlite(path: Path, data_dir: Path) -> None:
 
 
 def check_data_dir(data_dir: Path) -> None:
-    """Whether the data directory can be written, or made.
+    """Refuse a data directory that can be neither written nor made.
 
     Raises:
         SetupError: It cannot.
@@ -262,7 +262,7 @@ def check_data_dir(data_dir: Path) -> None:
 
 
 def check_folder(folder: Path, option: str, what: str = "") -> None:
-    """Whether a folder can be written, or made.
+    """Refuse a folder that can be neither written nor made.
 
     Args:
         folder: Which.
@@ -281,7 +281,7 @@ def check_folder(folder: Path, option: str, what: str = "") -> None:
 
 
 def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
-    """Whether the lake there, if there is one, is of a format we know, and for a fold: that no other one holds it.
+    """Refuse a lake of an unknown format, and for a fold: one that another fold holds.
 
     Of a lake at a URL only the URL is looked at; the store itself is asked by who uses it.
 
@@ -329,7 +329,7 @@ def check_gateway(config: Path | None, environ: Mapping[str, str]) -> HttpSettin
 
 
 def check_driver_memory(text: str) -> None:
-    """Whether it is a heap that Spark's driver starts with: ``1g``, ``1500m``.
+    """Refuse a heap that Spark's driver does not start with: ``1g`` and ``1500m`` are accepted.
 
     Raises:
         SetupError: It is not.
@@ -342,7 +342,7 @@ def check_driver_memory(text: str) -> None:
 
 
 def check_localhost() -> None:
-    """Whether this machine knows itself by the name that Spark's Python driver listens under.
+    """Refuse a machine that does not know the name under which Spark's Python driver listens.
 
     Raises:
         SetupError: It does not, as in a bare image without /etc/hosts.
@@ -357,7 +357,7 @@ def check_localhost() -> None:
 
 
 def check_user() -> None:
-    """Whether this user has a name, without which Spark's JVM does not start.
+    """Refuse a user without a name, for whom Spark's JVM does not start.
 
     Raises:
         SetupError: It has none, as where a platform chooses the user of a container.
@@ -373,7 +373,7 @@ def check_user() -> None:
 
 
 def check_shards(shards: int) -> None:
-    """Whether so many are offered.
+    """Refuse a number of shards that is not offered.
 
     Raises:
         SetupError: They are not.

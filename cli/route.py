@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How to show it."""
+    """Form of the output."""
 
     TABLE = "table"
     JSON = "json"

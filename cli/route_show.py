@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `routelake route` prints."""
+"""Output of `routelake route`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line as a whole says: its name, its version, completion, and its answer to a slip of the hand."""
+"""The command line as a whole: its name, its version, completion, and its answer to a slip of the hand."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _EXTRAS: Final = {
     ),
     "object-store": ("obstore",),
 }
-"""What each extra of the wheel brings (pyproject.toml), by the names of its packages in Python."""
+"""Packages of each extra of the wheel (pyproject.toml), by the names of its packages in Python."""
 _EXTRAS_OF: Final = {"gateway": "gateway", "serve": "gateway,fold"}
-"""What commands need that share packages with others."""
+"""Extras of commands that share packages with others."""
 
 _UNREADABLE: Final = re.compile(r"\w+ '(.+)' is not readable\.")
 
@@ -55,7 +55,7 @@ _OF_OTHER_SERVERS: Final = ("--port", "--host", "--listen")
 """Options that say where others listen."""
 
 _USER_INFO: Final = re.compile(r"://[^/?#\s'\"]*@")
-"""What may hold a password in an address."""
+"""Part of an address that may hold a password."""
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -165,7 +165,7 @@ def _harmless_output() -> Iterator[None]:
 
 
 def check_options(context: Context, name: str, options: list[str]) -> None:
-    """Whether a command of the program that runs would take these options. Raises UsageError."""
+    """Refuse options that a command of this program would not take. Raises UsageError."""
     root = context.find_root()
     assert isinstance(root.command, Commands)
     command = root.command.get_command(root, name)
@@ -210,7 +210,7 @@ def _plain(error: UsageError) -> str:
 
 
 def _whose(path: Path) -> str:
-    """Of what this user may not read."""
+    """Name the owner of a path that this user may not read."""
     try:
         owner = path.owner()
     except KeyError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the answers to mqadmin's requests say. Pure.
+"""Content of the answers to mqadmin's requests. Pure.
 
 Every function raises `AnswerBodyError` for a body that is not what it should be.
 

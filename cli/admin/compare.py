@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where NameServers differ, by broker and by topic. Pure.
+"""Differences of NameServers, by broker and by topic. Pure.
 
 What a NameServer knows is laid out as facts, one to each (topic, brokerName): a broker without a topic is a broker
 group's registration, a topic without a broker is what holds for the topic as a whole. Two NameServers agree when their
@@ -15,7 +15,7 @@ from schemas.broker import TopicQueueMappingInfo
 from schemas.route import BrokerData, ClusterInfo, TopicRouteData
 
 Fields = dict[str, str]
-"""What is known of one place; absent is an empty mapping's opposite: no Fields at all."""
+"""Known values of one place; absent is an empty mapping's opposite: no Fields at all."""
 
 
 class Place(NamedTuple):
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What one NameServer answered. A topic whose route is None is listed but has no route (TOPIC_NOT_EXIST)."""
+    """Answer of one NameServer. A topic whose route is None is listed but has no route (TOPIC_NOT_EXIST)."""
 
     name_server: str
     clusters: ClusterInfo
@@ -44,7 +44,7 @@ class Difference(NamedTuple):
 
 
 def differences(snapshots: Sequence[Snapshot]) -> list[Difference]:
-    """Where snapshots differ: registrations first, then topics, each in alphabetical order."""
+    """Differences of snapshots: registrations first, then topics, each in alphabetical order."""
     facts = {snapshot.name_server: facts_of(snapshot) for snapshot in snapshots}
     places = sorted({place for known in facts.values() for place in known}, key=_order)
     found = []

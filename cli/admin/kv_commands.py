@@ -25,7 +25,7 @@ Key = Annotated[str, typer.Option("-k", "--key", help="Key.")]
 
 
 class Method(StrEnum):
-    """What to do with an order configuration."""
+    """Action on an order configuration."""
 
     PUT = "put"
     GET = "get"

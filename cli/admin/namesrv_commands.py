@@ -45,7 +45,7 @@ async def add_write_perm(admin: Admin, broker_name: BrokerName) -> Report:
 
 
 def _topics(answer: RemotingCommand, prefix: str, broker_name: str) -> str:
-    """How many topics an answer says. Raises NothingDoneError for none: stock and routelake know no such broker."""
+    """Number of topics in an answer. Raises NothingDoneError for none: stock and routelake know no such broker."""
     count = answer.ext(f"{prefix}TopicCount")
     if count == "0":
         raise NothingDoneError(f"no topic of a broker {broker_name!r} is known there: nothing was changed")

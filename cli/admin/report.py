@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command shows: tables and lines for people, one JSON document for scripts."""
+"""Output of a command: tables and lines for people, one JSON document for scripts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NOTHING: Final = "-"
 
 
 class Output(StrEnum):
-    """How a command shows its result."""
+    """Form of a command's result."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class Status(StrEnum):
-    """How a request to one server ended."""
+    """End of a request to one server."""
 
     DONE = "done"
     FAILED = "failed"
@@ -37,7 +37,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened at one server. ``name`` is a brokerName or "NameServer"; ``request`` a RequestCode's name."""
+    """Outcome at one server. ``name`` is a brokerName or "NameServer"; ``request`` a RequestCode's name."""
 
     name: str
     address: str

@@ -32,7 +32,7 @@ CHANGES: Final = frozenset(
         RequestCode.UPDATE_NAMESRV_CONFIG,
     }
 )
-"""What changes something. The other requests only read, and a dry run sends them."""
+"""Requests that change something. The other requests only read, and a dry run sends them."""
 
 
 def update_and_create_topic(config: TopicConfig) -> RemotingCommand:

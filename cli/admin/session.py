@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Signs(NamedTuple):
-    """Who signs a request; None: nobody does.
+    """Signers of requests; None: requests are not signed.
 
     A broker hears no signature of the NameServers' accounts: it could send it to a NameServer as another request.
     """
@@ -48,7 +48,7 @@ class Signs(NamedTuple):
 
 
 class Admin:
-    """What a command works with.
+    """Connections, options and outcomes of a command.
 
     Attributes:
         output: How the result is shown.
@@ -92,7 +92,7 @@ class Admin:
 
     @property
     def failed(self) -> bool:
-        """Whether something failed so far."""
+        """True if something failed so far."""
         return any(outcome.status in (Status.FAILED, Status.NOT_TRIED) for outcome in self.outcomes)
 
     @property
@@ -187,7 +187,7 @@ class Admin:
         return found
 
     async def look(self, request: RemotingCommand) -> dict[str, RemotingCommand | ClientError]:
-        """What every NameServer answers before a change, to know afterwards whether there was anything to change.
+        """Ask every NameServer before a change, to know afterwards whether there was anything to change.
 
         Returns:
             Address to answer or failure, which is no failure of the command; nothing in a dry run.
@@ -206,7 +206,7 @@ class Admin:
         return {server.address: answer for server, answer in zip(servers, answered, strict=True)}
 
     async def is_unknown(self, request: RemotingCommand, code: ResponseCode) -> bool:
-        """Whether every NameServer answers a question with this code: none has what is to be changed."""
+        """True if every NameServer answers a question with this code: none has what is to be changed."""
         found = await self.look(request)
         return bool(found) and all(isinstance(one, AnswerError) and one.code == code for one in found.values())
 

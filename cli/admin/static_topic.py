@@ -44,7 +44,7 @@ class MappingItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class MappingDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What one broker knows: logical queue id to pieces (TopicQueueMappingDetail)."""
+    """Mappings that one broker knows: logical queue id to pieces (TopicQueueMappingDetail)."""
 
     bname: str
     scope: str = METADATA_SCOPE_GLOBAL

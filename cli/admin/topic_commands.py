@@ -99,7 +99,7 @@ async def update_topic(
 
 
 def _order(admin: Admin, given: list[str]) -> bool:
-    """What ``-o`` says: mqadmin's ``--order``, or the output like elsewhere. Raises SetupError."""
+    """Value of ``-o``: mqadmin's ``--order``, or the output like elsewhere. Raises SetupError."""
     ordered = False
     for text in given:
         if text in tuple(Output):

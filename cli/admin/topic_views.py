@@ -205,7 +205,7 @@ async def topic_status(
 
 
 async def _mapping_details(admin: Admin, servers: Sequence[Server], topic: str) -> list[MappingDetail]:
-    """What the brokers know of a static topic's logical queues; nothing for other topics."""
+    """Logical queues of a static topic, as the brokers know them; nothing for other topics."""
     request = requests.get_topic_config(topic)
     found = []
     for server in servers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people type after an option, checked before anything is sent. Pure; every refusal is a SetupError (exit code 2).
+"""Values of options, checked before anything is sent. Pure; every refusal is a SetupError (exit code 2).
 
 Sources (5.5.0): TopicValidator, PermName.isValid, Validators.checkTopicConfig, AttributeParser, AdminBrokerProcessor.
 """

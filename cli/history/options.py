@@ -57,7 +57,7 @@ class Asking(Options):
     http_token: HttpToken = ""
 
     def source(self, context: typer.Context) -> Source:
-        """Where to ask: what the command line says before what variables say.
+        """Place to ask: that of the command line before that of variables.
 
         Raises:
             SetupError: Both are said, there are no tables, or the token cannot be read.
@@ -88,7 +88,7 @@ class Asking(Options):
 
 
 def is_on_command_line(context: typer.Context, name: str) -> bool:
-    """Whether an option was said there, and not by a variable or not at all."""
+    """True if an option is on the command line, and not from a variable or a default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -118,7 +118,7 @@ class ShownWhole(Options):
 
     @property
     def zone(self) -> tzinfo | None:
-        """Of times; None: this machine's. Raises SetupError."""
+        """Zone of times; None: this machine's. Raises SetupError."""
         from cli.history.show import time_zone
 
         return time_zone(self.time_zone)

@@ -40,7 +40,7 @@ class Name(StrEnum):
 
 
 class Engine(StrEnum):
-    """What runs the query."""
+    """Engine of the query."""
 
     DUCKDB = "duckdb"
     SPARK = "spark"

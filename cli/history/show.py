@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `routelake history` prints: tables for people, JSON and CSV for programs; and times as people write them."""
+"""Output of `routelake history`: tables for people, JSON and CSV for programs; and times as people write them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DIFF_TITLES: Final = ("Table", "", "Key", "Change")
 
 
 class Form(StrEnum):
-    """How to print."""
+    """Form of the output."""
 
     TABLE = "table"
     JSON = "json"
@@ -169,7 +169,7 @@ def key_text(key: Mapping[str, Any]) -> str:
 
 
 def values_text(row: Mapping[str, Any]) -> str:
-    """What changed: ``perm 6 -> 4``; of a row that came or went, all it has."""
+    """Changed values: ``perm 6 -> 4``; of a row that came or went, all it has."""
     before, after = row.get("before"), row.get("after")
     if before is None and after is None:
         return ""
@@ -298,7 +298,7 @@ def time_zone(name: str) -> tzinfo | None:
 
 
 def moment_text(text: str, option: str, now: datetime, zone: tzinfo | None) -> str:
-    """What ``as_of`` and its like take: an epoch, ``now``, or an RFC 3339 time in UTC.
+    """Value of ``as_of`` and its like: an epoch, ``now``, or an RFC 3339 time in UTC.
 
     Args:
         text: As somebody wrote it.

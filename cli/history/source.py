@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the answers of `routelake history` come from: one client of ``GET /v1/...``, for a gateway or for tables.
+"""One client of ``GET /v1/...``, for a gateway or for tables: the answers of `routelake history`.
 
 For tables, the functions behind those paths are called in this process. The routes of `api.http` themselves are not:
 FastAPI takes as long to import as all that a command does.
