@@ -22,7 +22,7 @@ _LINE_EVERY_S = 10.0
 """Between two lines where there is no screen to update."""
 _ERRORS_SHOWN = 5
 _WIDTH = 120
-"""Titles of the table in a file."""
+"""Characters of a line of the table in a file."""
 
 
 def run_fleet(settings: FleetSettings) -> int:
