@@ -180,7 +180,7 @@ def test_more_connections_than_there_may_be(gateway: Routelake, during_s: float)
             with contextlib.suppress(ConnectionError):
                 again.sendall(says)
 
-        def somebody_gave_way() -> bool:
+        def somebody_was_evicted() -> bool:
             for _ in range(500):
                 one_goes_and_one_comes(b"")
             return refusals(gateway).get("http-evicted-idle", 0) > 0
@@ -194,7 +194,9 @@ def test_more_connections_than_there_may_be(gateway: Routelake, during_s: float)
             one_goes_and_one_comes()
         # A gateway that stood still has fewer at a time: the kernel brings those it had no place for seconds later, when
         # others are gone. So more of them come.
-        wait_until(lambda: refusals(gateway).get("http-evicted-idle", 0) > 0 or somebody_gave_way(), 120, "one to go")
+        wait_until(
+            lambda: refusals(gateway).get("http-evicted-idle", 0) > 0 or somebody_was_evicted(), 120, "one to go"
+        )
     memory.check()
 
 

@@ -136,6 +136,6 @@ def test_idle_connections_make_room_for_honest_ones(gateway: Routelake) -> None:
             assert read_answer(newcomer), f"newcomer {number} was turned away"
         before = len(honest.answered)
         wait_until(lambda: len(honest.answered) > before or honest.error is not None, 60, "another registration")
-        wait_until(lambda: refusals(gateway).get("evicted-idle", 0) >= 500, 60, "idle connections to give way")
+        wait_until(lambda: refusals(gateway).get("evicted-idle", 0) >= 500, 60, "idle connections to be evicted")
     honest.check()
     assert "too-many-connections" not in refusals(gateway)

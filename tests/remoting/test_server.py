@@ -338,7 +338,7 @@ def test_a_broker_s_connection_gives_way_to_nobody_of_its_own_address() -> None:
 
 
 @both_loops
-def test_without_a_file_descriptor_an_idle_connection_gives_way(loop: str) -> None:
+def test_without_a_file_descriptor_an_idle_connection_is_evicted(loop: str) -> None:
     """The newcomer is let in, and it is said; nothing hangs in the backlog. The limit is a whole process's."""
     failed, evicted, rest_of_the_first = alone(without_a_file_descriptor, loop)
     assert failed > 0

@@ -361,7 +361,7 @@ def test_too_many_connections(make_api: Any) -> None:
             first.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert first_answer(first).startswith(b"HTTP/1.1 200")
             with server.connect() as second:
-                assert everything(first) == b""  # it was idle, and gives way
+                assert everything(first) == b""  # it was idle, and is evicted
                 second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert first_answer(second).startswith(b"HTTP/1.1 200")
     finally:
