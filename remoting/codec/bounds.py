@@ -98,18 +98,20 @@ def over_limit(
     return to_evict(aged, excess_bytes, now_s) if sum(held.size_bytes for held in aged) >= excess_bytes else []
 
 
-def largest_address(counts: dict[str, int], newcomer: str, tie: Callable[[str], int] = lambda _: 0) -> str:
+def largest_address(counts: dict[str, int], newcomer: str, tie: Callable[[str], int] | None = None) -> str:
     """The address that has most, once it has what the newcomer asks for.
 
     Args:
         counts: What each address has.
         newcomer: The address that asks for one more.
-        tie: Of addresses that have as many, the one with most of this loses; of equals the newcomer.
+        tie: Of addresses that have as many, the one with most of this loses; of equals, or without it, the newcomer.
     """
     own = counts.get(newcomer, 0) + 1
     most = max(own, max(counts.values(), default=0))
-    largest = [address for address, count in reversed(counts.items()) if count == most and address != newcomer]
-    return max([newcomer, *largest] if own == most else largest, key=tie)
+    others = (address for address, count in reversed(counts.items()) if count == most and address != newcomer)
+    if tie is None:
+        return newcomer if own == most else next(others)
+    return max([newcomer, *others] if own == most else others, key=tie)
 
 
 class FairLimit(Generic[T]):
