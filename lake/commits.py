@@ -113,7 +113,7 @@ class CommitTail:
         """Find the newest version, and go on from it. None where there is no table (yet).
 
         Raises:
-            SetupError: the lake is of a newer format.
+            SetupError: the lake is of another format.
             DamagedTableError, DeltaError, OSError: the table cannot be read.
         """
         self._version = None

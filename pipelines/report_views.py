@@ -33,7 +33,7 @@ def register(spark: SparkSession, lake_dir: Path) -> list[str]:
         Their names.
 
     Raises:
-        SetupError: The lake is of a newer format.
+        SetupError: The lake is of another format.
     """
     check_format(lake_dir)
     commit = last_commit(lake_dir)
@@ -42,7 +42,7 @@ def register(spark: SparkSession, lake_dir: Path) -> list[str]:
     for table in (*ALL_TABLES, *INTERVAL_TABLES):
         path = lake_dir / table.name
         if not DeltaTable.is_deltatable(str(path)):
-            continue  # a lake of an older routelake, which its fold has not opened yet
+            continue  # tables of intervals begin some seconds after the first epoch
         reader = spark.read.format("delta")
         if table.name in versions:
             reader = reader.option("versionAsOf", versions[table.name])
@@ -72,7 +72,7 @@ def report(
 
     Raises:
         KeyError: There is no such report.
-        SetupError: The lake is of a newer format.
+        SetupError: The lake is of another format.
     """
     query = query_of(BY_NAME[name], since, until, times)
     register(spark, lake_dir)
@@ -91,7 +91,7 @@ def rows_by_spark(lake_dir: Path, query: str, driver_memory: str = "1g") -> tupl
         Names of columns, and rows, as `lake.history.report_duckdb.rows_by_duckdb`.
 
     Raises:
-        SetupError: The lake is of a newer format, or Spark does not start.
+        SetupError: The lake is of another format, or Spark does not start.
     """
     with tempfile.TemporaryDirectory(prefix="routelake-report-") as scratch:
         spark = session("routelake-report", driver_memory=driver_memory, delta=True, scratch_dir=Path(scratch))

@@ -65,8 +65,7 @@ class RouteCommit(msgspec.Struct, frozen=True):
     ``versions`` maps table name to Delta version. Times are aware, UTC. ``query_id`` names the writer's checkpoint.
     ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none;
     ``rules_version`` is that of the fold (`nameserver.state_machine.version`); ``chain`` is the digest of
-    `lake.write.hash_chain`. An older routelake wrote none of them: all three are None.
-    ``preserve_time`` is since when nobody expires, None while brokers do.
+    `lake.write.hash_chain`. ``preserve_time`` is since when no broker expires, None while brokers expire.
     """
 
     epoch: int
@@ -79,9 +78,19 @@ class RouteCommit(msgspec.Struct, frozen=True):
     query_id: str = ""
     outcomes: tuple[CommandOutcome, ...] = ()
     resume_time: datetime | None = None
-    rules_version: int | None = None
+    rules_version: int = 0
     preserve_time: datetime | None = None
-    chain: str | None = None
+    chain: str = ""
+
+    @property
+    def resumed_ms(self) -> int:
+        """Event time of the last RESUME, in milliseconds since 1970; 0 if there was none."""
+        return 0 if self.resume_time is None else to_us(self.resume_time) // 1000
+
+    @property
+    def preserved_ms(self) -> int:
+        """Event time since when no broker expires, in milliseconds since 1970; 0 while brokers expire."""
+        return 0 if self.preserve_time is None else to_us(self.preserve_time) // 1000
 
     @property
     def mark(self) -> EpochMark:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LAKE_FORMAT_VERSION: Final = 1
-"""Format of the whole lake (``lake.json``). A lake of a newer format is refused, never guessed at."""
+LAKE_FORMAT_VERSION: Final = 2
+"""Format of the whole lake (``lake.json``). A lake of another format is refused."""
 FOLD_STATUS_FILE: Final = "fold-status.json"
 """In the lake's folder, but no part of the lake: how far the fold is, for readiness checks."""
 FOLD_HASTEN_FILE: Final = "fold-hasten"
@@ -306,9 +306,8 @@ ROUTE_COMMIT_TABLE: Final = Table(
             "timestamp",
             "event time of the last RESUME up to logOffset; null: there was none",
             unit="UTC",
-            trap="null in epochs that an older routelake wrote, whatever there was",
         ),
-        Column("rulesVersion", "int", "version of the rules that folded it; null: of an older routelake"),
+        Column("rulesVersion", "int", "version of the rules that folded it", nullable=False),
         Column(
             "preserveTime",
             "timestamp",
@@ -320,7 +319,7 @@ ROUTE_COMMIT_TABLE: Final = Table(
             CHAIN,
             "string",
             "SHA-256, in hex, over the row before, this row and the changes of this epoch ('The chain')",
-            trap="null in epochs that an older routelake wrote: the chain begins after them",
+            nullable=False,
         ),
     ),
 )

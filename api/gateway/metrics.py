@@ -302,9 +302,9 @@ def _head_checks(gateway: Gateway) -> Iterable[Metric]:
         "Records of this gateway that are on the log and not in the live view yet. Beyond 64 MiB they are read again.",
         gateway.replica.waiting_bytes,
     )
-    rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: unknown.", labels=("of",))
+    rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: no epoch yet.", labels=("of",))
     rules.add_metric(("gateway",), STATE_MACHINE_VERSION)
-    rules.add_metric(("tables",), gateway.follower.view.commit.rules_version or 0)
+    rules.add_metric(("tables",), gateway.follower.view.commit.rules_version)
     yield rules
 
 

@@ -402,5 +402,7 @@ def state_machine_problem(commit: RouteCommit) -> str | None:
     """What is wrong if an epoch was folded by other rules than this gateway's."""
     if commit.epoch == 0 or commit.rules_version == STATE_MACHINE_VERSION:
         return None
-    theirs = "an older routelake" if commit.rules_version is None else f"version {commit.rules_version} of the rules"
-    return f"the tables are folded by {theirs}, this gateway has version {STATE_MACHINE_VERSION}: upgrade the older one"
+    return (
+        f"the tables are folded by version {commit.rules_version} of the rules, this gateway has version "
+        f"{STATE_MACHINE_VERSION}: upgrade the older one"
+    )

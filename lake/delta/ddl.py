@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create a lake, and refuse one that is not ours or newer than this program.
+"""Create a lake, and refuse one that is not ours or of another format.
 
 A lake is a folder: ``lake.json`` with its format version, and one Delta table per entry of schemas.tables.
 """
@@ -28,9 +28,6 @@ from schemas.events import EVENT_LEVEL
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
 LAKE_FILE = "lake.json"
-_PLAIN_TYPES = "plainTypes"
-"""In the lake's file: no data file says types of Arrow's own (`lake.delta.arrow_types`)."""
-
 _EVENTS = "events"
 """In the lake's file: `EVENT_LEVEL` of the newest fold that has opened it; missing: 1."""
 
@@ -79,7 +76,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
         retention_days: how long history stays readable; a table whose properties say otherwise gets this.
 
     Raises:
-        SetupError: the folder cannot be written or used, holds a lake of a newer format or one whose log may hold newer
+        SetupError: the folder cannot be written or used, holds a lake of another format or one whose log may hold newer
             events, or something else stands in a table's place.
         UnavailableError: the disk is full or failing.
     """
@@ -96,28 +93,16 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     marker = lake_dir / LAKE_FILE
     if not marker.exists():
         # Last, so that a folder with the marker has every table.
-        new = all(table.version() == 0 for table in tables.values())
-        _write_marker(marker, {"format": LAKE_FORMAT_VERSION, _PLAIN_TYPES: new})
+        _write_marker(marker, {"format": LAKE_FORMAT_VERSION})
     _declare_events(marker)
     return tables
 
 
-def has_plain_types(lake_dir: Path) -> bool:
-    """Whether no data file of any version says types of Arrow's own; older lakes may hold such files."""
-    return bool(json.loads((lake_dir / LAKE_FILE).read_bytes()).get(_PLAIN_TYPES, False))
-
-
-def declare_plain_types(lake_dir: Path) -> None:
-    """Write down that every data file has been looked at."""
-    marker = lake_dir / LAKE_FILE
-    _write_marker(marker, {**json.loads(marker.read_bytes()), _PLAIN_TYPES: True})
-
-
 def check_format(lake_dir: Path | str) -> None:
-    """Refuse a lake of a newer format, in a folder or at a URL: nobody could read it.
+    """Refuse a lake of another format, in a folder or at a URL.
 
     Raises:
-        SetupError: It is newer, or cannot be read; one that is not there is fine.
+        SetupError: It is of another format, or cannot be read; one that is not there is fine.
         StoreError: The store cannot be asked.
     """
     _read_marker(lake_dir)
@@ -137,9 +122,15 @@ def _read_marker(lake_dir: Path | str) -> dict[str, Any]:
         raise SetupError(
             f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away."
         ) from error
-    if not isinstance(found, int) or found > LAKE_FORMAT_VERSION:
+    if found != LAKE_FORMAT_VERSION:
+        older = isinstance(found, int) and found < LAKE_FORMAT_VERSION
         raise SetupError(
-            f"{lake_dir} has format {found}, this routelake reads up to {LAKE_FORMAT_VERSION}. Upgrade routelake first."
+            f"{lake_dir} has format {found}, this routelake reads format {LAKE_FORMAT_VERSION} alone. "
+            + (
+                "No release wrote it: move the folder away. The fold writes new tables from the event log."
+                if older
+                else "Upgrade routelake first."
+            )
         )
     return said
 
@@ -187,7 +178,6 @@ def open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
             opened = DeltaTable(str(path))
         else:
             opened = _create(path, table, retention_days)
-        _add_columns(opened, table)
         _check_columns(path, opened, table)
         _keep_for(opened, retention_days)
     except (DeltaError, OSError, DamagedTableError) as error:
@@ -229,16 +219,6 @@ def _was_cut_off(path: Path) -> bool:
         and list(path.iterdir()) == [log]
         and not any(entry.is_dir() or entry.suffix in (".json", ".parquet") for entry in log.iterdir())
     )
-
-
-def _add_columns(opened: DeltaTable, table: Table) -> None:
-    """Give the table of an older routelake its new columns: those are nullable, and stand at the end."""
-    found, declared = opened.schema().fields, delta_schema(table).fields
-    new = declared[len(found) :]
-    if new and found and all(field.nullable for field in new):
-        known = [(field.name, field.type) for field in found]
-        if known == [(field.name, field.type) for field in declared[: len(found)]]:
-            opened.alter.add_columns(new)
 
 
 def _check_columns(path: Path, opened: DeltaTable, table: Table) -> None:

@@ -176,9 +176,6 @@ class CommitReader:
         with pq.ParquetFile(source, read_dictionary=codes) as parquet:
             part = plain_text(parquet.read(stored, use_threads=False))
         arrays = {name: part[name] for name in part.column_names}
-        if len(arrays) < len(stored):  # an older routelake knew fewer columns
-            schema = arrow_schema(self._table)
-            arrays |= {name: pa.nulls(part.num_rows, schema.field(name).type) for name in stored if name not in arrays}
         for name, value in values.items():
             column = pa.repeat(pa.scalar(value, pa.string()), part.num_rows)
             arrays[name] = column.dictionary_encode() if name in self._codes else column

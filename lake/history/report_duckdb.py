@@ -49,8 +49,7 @@ SELECT epoch, chain = sha256(
                                                  lambda name: name || '=' || versions[name]), ','))
          || field(outcomes) || field(queryId) || field(batchId) || field(epoch_us(resumeTime)) || field(rulesVersion)
          || field(epoch_us(preserveTime)) || coalesce(digests, '')) AS holds
-  FROM routeCommitTable LEFT JOIN epochs USING (epoch)
- WHERE chain IS NOT NULL"""
+  FROM routeCommitTable LEFT JOIN epochs USING (epoch)"""
 """Word for word what docs/reference/tables.md has ("The chain"): any tool can check it, and this one does."""
 
 _SPARK_MACROS: Final = (
@@ -127,7 +126,7 @@ class DuckLake:
         lake_dir: An existing lake.
 
     Raises:
-        SetupError: There is none, or one of a newer format.
+        SetupError: There is none, or one of another format.
     """
 
     def __init__(self, lake_dir: Path) -> None:
@@ -165,7 +164,7 @@ class DuckLake:
         for table in moved:
             path = self._lake_dir / table.name
             if not DeltaTable.is_deltatable(str(path)):
-                continue  # a lake of an older routelake, which its fold has not opened yet
+                continue  # tables of intervals begin some seconds after the first epoch
             found = DeltaTable(str(path), version=versions.get(table.name))
             self.connection.register(table.name, _dataset(found))
 

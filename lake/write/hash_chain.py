@@ -65,15 +65,15 @@ class EpochDigest:
         self._digests += [hashlib.sha256(line.as_buffer()).hexdigest() for line in lines]
         return rows
 
-    def link(self, previous: str | None, commit: Mapping[str, Any], other: EpochDigest | None = None) -> str:
+    def link(self, previous: str, commit: Mapping[str, Any], other: EpochDigest | None = None) -> str:
         """The digest that stands in column ``chain``.
 
         Args:
-            previous: that of the epoch before; None where the chain begins.
+            previous: that of the epoch before; empty for the first epoch.
             commit: the row of routeCommitTable, as Arrow gives it; times may be in microseconds.
             other: has the rest of the epoch's rows.
         """
-        digest = hashlib.sha256((previous or "").encode())
+        digest = hashlib.sha256(previous.encode())
         digest.update("".join(field(commit[name]) for name in _COMMIT_COLUMNS).encode())
         digest.update("".join(sorted([*self._digests, *(other._digests if other else ())])).encode())
         return digest.hexdigest()

@@ -2,9 +2,8 @@
 """Housekeeping of the tables, by the one writer, in small steps between batches.
 
 At most one piece of work after a batch, each well under a second: a checkpoint of one table, compaction of one
-partition, vacuum or log clean-up of one table, a trim of the event log, or some hundred data files of a lake that an
-older routelake wrote (`lake.delta.arrow_types`). What is due is decided by counters and by the clock; nothing
-here changes what a reader sees at an epoch that is still kept.
+partition, vacuum or log clean-up of one table, or a trim of the event log. What is due is decided by counters and by
+the clock; nothing here changes what a reader sees at an epoch that is still kept.
 
 Before a trim, and before entries of a table's log go, the lake is brought to the disk: a power cut must not take what
 the forgotten records were folded into, or the checkpoint that stands for the forgotten entries (`lake.write.synced`).
@@ -20,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -28,8 +27,6 @@ from deltalake import DeltaTable
 
 from eventlog.base import EventLog
 from lake.commits import last_commit, to_ms
-from lake.delta.arrow_types import data_files, drop_arrow_types
-from lake.delta.ddl import declare_plain_types, has_plain_types
 from lake.publisher import Publisher
 from lake.write.staging import StagedTable
 from lake.write.synced import read_synced, sync_lake
@@ -54,8 +51,6 @@ SWEEP_INTERVAL_S = 3600.0
 FIRST_SWEEP_S = 300.0
 """After the start: a fold that often starts anew must get there, too."""
 TRIM_INTERVAL_S = 60.0
-FILES_AT_A_TIME = 500
-"""Of a lake whose files are looked at for types of Arrow's own: 50 ms, or as long as a disk takes for so many reads."""
 
 HOUR_MS = 3_600_000
 
@@ -93,8 +88,6 @@ class Maintenance:
         self._swept_at = time.monotonic() - SWEEP_INTERVAL_S + FIRST_SWEEP_S
         self._trimmed_at = time.monotonic()
         self._folded_before = -1
-        self._refused_files = 0
-        self._older_files: Iterator[tuple[str, Work]] = self._older_files_work()
 
     def step(self, writer: LakeWriter) -> None:
         """Do the next due piece of work, if any. A failure is logged and tried again later: it loses nothing."""
@@ -129,7 +122,7 @@ class Maintenance:
         if now - self._swept_at >= SWEEP_INTERVAL_S:
             self._swept_at = now
             self._sweep = self._sweep_work()
-        return next(self._sweep, None) or next(self._older_files, None)
+        return next(self._sweep, None)
 
     def _checkpoint(self, name: str) -> None:
         self._checkpoint_from_s[name] = time.monotonic() + CHECKPOINT_AGAIN_S
@@ -185,34 +178,6 @@ class Maintenance:
             if self._mirror is not None:
                 yield f"vacuum {name} in the store", partial(self._vacuum_store, self._mirror, name, hours)
                 yield f"clean up log of {name} in the store", partial(self._clean_store_log, self._mirror, name)
-
-    def _older_files_work(self) -> Iterator[tuple[str, Work]]:
-        """Files of earlier versions, and of change feeds; those of the newest versions are mended at the start."""
-        if self._mirror is not None:
-            return  # a copy has the newest ones alone, and what is in the store is not written again
-        lake_dir = next(iter(self._tables.values())).path.parent
-        if has_plain_types(lake_dir) and not any(table.had_arrow_types for table in self._tables.values()):
-            return
-        for name, table in self._tables.items():
-            files = data_files(table.path)
-            while some := list(islice(files, FILES_AT_A_TIME)):
-                yield f"types of {len(some)} files of {name}", partial(self._drop_arrow_types, some)
-        if not self._refused_files:
-            yield "types of all files", partial(declare_plain_types, lake_dir)
-
-    def _drop_arrow_types(self, files: list[Path]) -> None:
-        """Raises OSError for files that cannot be written, after all others."""
-        refused: list[OSError] = []
-        for file in files:
-            try:
-                drop_arrow_types(file)
-            except FileNotFoundError:
-                pass  # vacuum was there first
-            except OSError as error:
-                refused.append(error)
-        self._refused_files += len(refused)
-        if refused:
-            raise OSError(f"{len(refused)} of {len(files)} files, such as {refused[0]}")
 
     def _compaction(self, declared: Table) -> Iterator[tuple[str, Work]]:
         for partition in self._crowded(self._tables[declared.name].delta, declared.partition_by):

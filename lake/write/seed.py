@@ -22,7 +22,6 @@ from eventlog.base import LOST_LOG, EventLog, lacks
 from lake.commits import last_commit, last_exact_commit, to_ms
 from lake.delta.log import DamagedTableError, active, table_uri
 from lake.delta.reader import dataset
-from lake.write.resumes import preserved_ms
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows
 from nameserver.state_machine.state import RouteState
@@ -85,7 +84,7 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
         groups=groups,
         kv=kv_from_rows(kv),
         now_ms=to_ms(commit.event_time),
-        preserved_ms=preserved_ms(commit),
+        preserved_ms=commit.preserved_ms,
         watermark_ms=to_ms(commit.watermark),
     )
 

@@ -56,7 +56,6 @@ class StagedTable:
         version: the newest version that has been published.
         checkpointed: the version of the last checkpoint; 0 if there is none.
         checkpoint_actions: how many actions it holds: files, and files removed within the retention.
-        had_arrow_types: whether a file of the newest version said types of Arrow's own; none does any more.
     """
 
     def __init__(self, table: DeltaTable, path: Path, staging: Path) -> None:
@@ -98,9 +97,6 @@ class StagedTable:
             if staging.exists():
                 shutil.rmtree(staging)
             (staging / LOG_FOLDER).mkdir(parents=True)
-            self.had_arrow_types = False
-            for name in files:
-                self.had_arrow_types |= self._drop_arrow_types(path / name)
             for name in (*files, *entries):
                 self._staged.put(name, path / name)
             if self.checkpoint_actions:
@@ -230,13 +226,6 @@ class StagedTable:
         self.version = commit.version
         for file in (*commit.entry.feed, *commit.entry.removed):
             (self.staging / unquote(file.path)).unlink(missing_ok=True)
-
-    @staticmethod
-    def _drop_arrow_types(file: Path) -> bool:
-        try:
-            return drop_arrow_types(file)
-        except PermissionError:
-            return False  # of the user who restored the lake: it stays readable as far as it was
 
 
 def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedTable]:

@@ -61,13 +61,13 @@ from lake.write.file_commits import NO_HOOKS, append_files, change_partitions
 from lake.write.hash_chain import EpochDigest, in_blocks
 from lake.write.history_file import HistoryFile, with_epoch
 from lake.write.partition import shard_keys
-from lake.write.resumes import RESUME, preserved_ms, resumed_ms
 from lake.write.staging import StagedTable, stage
 from lake.write.topic_columns import HISTORY_SCHEMA
 from nameserver.state_machine.step import PRESERVED
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from runtime.disk import at_start
 from schemas.errors import SetupError, one_line
+from schemas.events import Resume
 from schemas.intervals import INTERVAL_TABLES
 from schemas.outcomes import APPLIED
 from schemas.route_commit import NO_COMMIT, RouteCommit
@@ -102,6 +102,7 @@ PROPERTIES = {
 _SCHEMAS = {table.name: arrow_schema(table) for table in ALL_TABLES}
 _COMMIT_SCHEMA = _SCHEMAS[ROUTE_COMMIT_TABLE.name]
 _LIVE_KEY = BROKER_LIVE_TABLE.key
+_RESUME = str(Resume.__struct_config__.tag)
 _json = msgspec.json.Encoder()
 
 
@@ -137,10 +138,10 @@ class LakeWriter:
         self._liveness_offset = commit.liveness_offset
         self._event_time_ms = to_ms(commit.event_time)
         self._watermark_ms = to_ms(commit.watermark)
-        self._resumed_ms = resumed_ms(lake_dir, commit)
+        self._resumed_ms = commit.resumed_ms
         self._chain = commit.chain
         self._committed_offset = commit.log_offset
-        self._preserved_ms = preserved_ms(commit)
+        self._preserved_ms = commit.preserved_ms
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
         """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
@@ -245,7 +246,7 @@ class LakeWriter:
             if shard.full:
                 self._full.add(shard.shard)
         for entry in batch.outcomes:
-            if entry["command"] == RESUME and entry["outcome"] == APPLIED:
+            if entry["command"] == _RESUME and entry["outcome"] == APPLIED:
                 self._resumed_ms = max(self._resumed_ms, entry["eventTime"])
             if PRESERVED in (entry["result"] or {}):
                 self._preserved_ms = entry["result"][PRESERVED]

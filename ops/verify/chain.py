@@ -67,9 +67,8 @@ class ChainCheck:
         digests = self._change_digests(windows, see)
         unread = self._quarantine()
         waiting_changes, waiting_unread = next(digests, None), next(unread, None)
-        previous: str | None = None
+        previous = ""
         suspect: tuple[int, str] | None = None  # an epoch that failed, and the digest that it should have
-        begins: int | None = None
         number, total = 0, self._last.epoch
         missing = dict(expected)
         for row in self._commits():
@@ -95,17 +94,13 @@ class ChainCheck:
                 digest.add_quarantine(waiting_unread[1])
                 waiting_unread = next(unread, None)
             found = row[CHAIN]
-            if found is None and begins is not None:
-                self._refute(epoch, f"routeCommitTable, epoch {epoch}: it has no digest, and epoch {epoch - 1} has one")
-            elif found is not None:
-                begins = epoch if begins is None else begins
-                should = digest.link(previous, row)
-                if suspect is not None:
-                    alone = suspect[0] == epoch - 1 and digest.link(suspect[1], row) == found
-                    self._explain(suspect[0], digest_alone=alone)
-                    if alone:
-                        should = found
-                suspect = None if should == found else (epoch, should)
+            should = digest.link(previous, row)
+            if suspect is not None:
+                alone = suspect[0] == epoch - 1 and digest.link(suspect[1], row) == found
+                self._explain(suspect[0], digest_alone=alone)
+                if alone:
+                    should = found
+            suspect = None if should == found else (epoch, should)
             wanted = missing.pop(epoch, None)
             if wanted is not None and wanted != found:
                 self._report.refute(f"epoch {epoch} has the digest {found}, and not {wanted}, which was kept")
@@ -115,21 +110,14 @@ class ChainCheck:
             self._explain(suspect[0], digest_alone=False)
         if waiting_changes is not None:
             self._refute(waiting_changes[0], f"routeChangeTable has rows of epoch {waiting_changes[0]}, {_NOT_PRESENT}")
-        self._conclude(begins, total, missing, expected)
+        self._conclude(total, missing, expected)
 
-    def _conclude(
-        self, begins: int | None, total: int, missing: Mapping[int, str], expected: Mapping[int, str]
-    ) -> None:
+    def _conclude(self, total: int, missing: Mapping[int, str], expected: Mapping[int, str]) -> None:
         report = self._report
         for epoch in missing:
             report.refute(f"there is no epoch {epoch}, whose digest was kept")
-        if begins is None:
-            report.not_proved.append("the chain: no epoch has a digest; an older routelake has written them all")
-            return
-        if begins > 1:
-            report.not_proved.append(f"the chain of epochs 1 to {begins - 1}: an older routelake wrote them without it")
         if not report.refuted:
-            report.proved.append(f"the chain of epochs {begins} to {total} holds")
+            report.proved.append(f"the chain of epochs 1 to {total} holds")
         if expected and not report.refuted:
             report.proved.append(f"the digest of {_epochs(sorted(expected))} is the one that was kept")
 

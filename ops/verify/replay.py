@@ -23,7 +23,6 @@ import pyarrow.dataset as pds
 from eventlog.base import LogReader, LogRecord, in_time
 from lake.commits import to_ms
 from lake.write.partition import shard_keys, shard_of
-from lake.write.resumes import preserved_ms
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
 from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable, replace
@@ -150,7 +149,7 @@ class Part:
         self._state = RouteState(now_ms=to_ms(base.commit.event_time) if base.tables is not None else 0)
         if base.tables is not None:
             self._state.groups = dict(self._groups(base.tables))
-            self._state.preserved_ms = preserved_ms(base.commit)
+            self._state.preserved_ms = base.commit.preserved_ms
             self._state.watermark_ms = to_ms(base.commit.watermark)
             if self._is_mine(KEY_KV):
                 self._state.kv = kv_from_rows(base.tables[KV_CONFIG_TABLE.name].to_table().to_pylist())

@@ -132,6 +132,7 @@ class LakeWriter:
             "resumeTime": None,
             "rulesVersion": STATE_MACHINE_VERSION,
             "preserveTime": None,
+            "chain": "",
         }
         self._append(ROUTE_COMMIT_TABLE, [row])
         self.commits.append(row)

@@ -22,7 +22,6 @@ from dev.support import events as make
 from dev.support.drive import SHARDS, DeltaLake, open_writer
 from dev.support.local import LocalGateway, LocalLake
 from dev.support.microbatches import Query
-from dev.support.older_lake import forget_new_columns
 from dev.support.view_tables import as_tables, queue_rows
 from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
 from eventlog.memory import MemoryLog
@@ -440,22 +439,6 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert gateway.gateway.view.kv_get("n", "k") == "4"
             assert metrics(gateway)["routelake_live_view_fallback"] == 0
             lake.fold.resume()
-
-
-def test_a_start_on_tables_of_an_older_routelake(tmp_path: Path) -> None:
-    """They do not say by which rules they were folded: the first new epoch does."""
-    log_url = f"sqlite://{tmp_path / 'events.db'}"
-    with live_view(tmp_path, log_url=log_url, liveness_interval_s=0.0) as (lake, gateway):
-        command(gateway, make.put("n", "k", "1"))
-        lake.fold.wait_for(lake.log.end().next_offset - 1)
-    forget_new_columns(tmp_path / "lake")
-    with live_view(tmp_path, log_url=log_url, folds=False) as (_, gateway):
-        assert gateway.gateway.replica.fallback_reason is not None
-        assert "an older routelake" in str(gateway.gateway.replica.fallback_reason)
-        assert gateway.gateway.view.kv_get("n", "k") == "1"
-    with live_view(tmp_path, log_url=log_url, liveness_interval_s=0.0) as (lake, gateway):
-        command(gateway, make.put("n", "k", "2"))
-        wait_until(lambda: gateway.gateway.replica.fallback_reason is None, WAIT_S, "the head to come back")
 
 
 def test_what_it_answers_is_what_the_tables_say(scene: Scene) -> None:

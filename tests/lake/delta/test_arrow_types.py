@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,21 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from dev.benchmarks.harness import lake_writer as raw
 from dev.support import any_lake, lakes
-from dev.support.drive import open_writer
-from dev.support.fixed_log import FixedLog
 from lake.delta.arrow_types import data_files, drop_arrow_types
-from lake.delta.ddl import has_plain_types, open_lake
 from lake.delta.types import arrow_schema
-from lake.write import maintenance as module
-from lake.write.maintenance import Maintenance
-from lake.write.writer import LakeWriter
 from schemas.tables import (
     ALL_TABLES,
     BROKER_LIVE_TABLE,
     KV_CONFIG_TABLE,
-    ROUTE_COMMIT_TABLE,
     TOPIC_QUEUE_TABLE,
     Table,
 )
@@ -69,7 +61,6 @@ def _types(table: Table) -> dict[str, pa.DataType]:
 
 def test_every_file_has_the_types_of_the_schema(lake_dir: Path) -> None:
     assert odd_types(lake_dir) == []
-    assert has_plain_types(lake_dir)
 
 
 def test_checkpoints_have_no_types_of_arrow(lake_dir: Path) -> None:
@@ -172,115 +163,6 @@ def test_every_reader_filters_on_every_column(
         if value is not None:  # haServerAddr and channels are empty in this history
             same = sum(row[column] is not None if isinstance(value, list) else row[column] == value for row in rows)
             assert reader(opened, column, value) == same, column
-
-
-# --- lakes of an older routelake ---
-
-
-def older(directory: Path) -> None:
-    """As lakes were written until now: with delta-rs alone, files as it leaves them."""
-    writer = raw.LakeWriter(directory)
-    for number in range(4):
-        queues = {"readQueueNums": number, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0}
-        values: dict[raw.Key, raw.Row | None] = {("n", key): {"value": str(number)} for key in ("gone", "k", "other")}
-        if number == 3:
-            values["n", "gone"] = None
-        writer.commit(
-            {TOPIC_QUEUE_TABLE.name: {(any_lake.ODD, "T"): queues}, KV_CONFIG_TABLE.name: values},
-        )
-    (directory / "lake.json").write_text('{"format": 1}\n')
-    open_lake(directory, retention_days=30)  # its properties, which are a commit
-
-
-def everything(lake_dir: Path) -> tuple[Any, ...]:
-    """Every version of every table, and its change feed."""
-    versions = {
-        (table.name, version): sorted(map(str, lakes.rows(lake_dir, table.name, version)))
-        for table in ALL_TABLES
-        if table is not ROUTE_COMMIT_TABLE
-        for version in range(5)
-        if version <= DeltaTable(str(lake_dir / table.name)).version()
-    }
-    feed = DeltaTable(str(lake_dir / KV_CONFIG_TABLE.name)).load_cdf(starting_version=1)
-    return versions, sorted(map(str, pa.table(feed.read_all()).to_pylist()))
-
-
-def mend(writer: LakeWriter) -> Iterator[str]:
-    """Maintenance as after a start; yields each piece of work."""
-    maintenance = Maintenance(writer.tables, FixedLog(any_lake.records()), 30, log_retention_hours=0)
-    while (due := maintenance._due(writer)) is not None:
-        yield due[0]
-        due[1]()
-
-
-def test_an_older_lake_is_mended_with_all_its_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it holds now at the start; what it held, and the change feed, in small steps. Nothing is written anew."""
-    older(tmp_path)
-    was = everything(tmp_path)
-    assert any("string_view" in odd for odd in odd_types(tmp_path)), "delta-rs has learnt it: is all this needed still?"
-    with pytest.raises(duckdb.InvalidInputException, match="string_view"):
-        by_duckdb(DeltaTable(str(tmp_path / KV_CONFIG_TABLE.name)), "key", "k")
-    rows = DeltaTable(str(tmp_path / KV_CONFIG_TABLE.name)).to_pyarrow_dataset().to_table()  # the way around (ADR 9)
-    found = duckdb.sql("select value from rows where key = 'k'")
-    assert found is not None
-    assert found.fetchall() == [("3",)], rows
-
-    monkeypatch.setattr(module, "FILES_AT_A_TIME", 3)
-    writer = open_writer(tmp_path)
-    assert by_duckdb(DeltaTable(str(tmp_path / KV_CONFIG_TABLE.name)), "key", "k") == 1
-    assert odd_types(tmp_path), "the past is not mended at once"
-    steps = list(mend(writer))
-    assert len([step for step in steps if "3 files of" in step]) > 2
-    assert odd_types(tmp_path) == []
-    assert everything(tmp_path) == was
-    again = open_writer(tmp_path)
-    assert [table.version for table in again.tables.values()] == [table.version for table in writer.tables.values()]
-    assert list(mend(again)) == [], "once is enough"
-
-
-def test_a_version_of_before_can_be_filtered(tmp_path: Path) -> None:
-    older(tmp_path)
-    list(mend(open_writer(tmp_path)))
-    for version in range(2, 5):
-        rows = DeltaTable(str(tmp_path / KV_CONFIG_TABLE.name), version=version).to_pyarrow_dataset()
-        found = duckdb.sql("select value from rows where key = 'k'")
-        assert found is not None
-        assert found.fetchall() == [(str(version - 1),)], rows
-
-
-def test_what_an_older_routelake_wrote_in_between_is_mended(tmp_path: Path) -> None:
-    """Somebody went back to it for a day."""
-    older(tmp_path)
-    list(mend(open_writer(tmp_path)))
-    tables = {table.name: DeltaTable(str(tmp_path / table.name)) for table in (KV_CONFIG_TABLE,)}
-    for value in ("later", "still later"):
-        row = pa.table({"namespace": ["n"], "key": ["k"], "value": [value]})
-        merge = tables[KV_CONFIG_TABLE.name].merge(row, 't."key" = s."key"', source_alias="s", target_alias="t")
-        merge.when_matched_update({"value": "s.value"}).execute()
-    assert odd_types(tmp_path)
-    list(mend(open_writer(tmp_path)))
-    assert odd_types(tmp_path) == []
-
-
-def test_files_that_cannot_be_written_are_tried_again_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As root's, restored from a backup by hand; root itself may write all, hence the stand-in."""
-    older(tmp_path)
-    writer = open_writer(tmp_path)
-
-    def refuse(file: Path) -> bool:
-        raise PermissionError(13, "Permission denied", str(file))
-
-    monkeypatch.setattr(module, "drop_arrow_types", refuse)
-    maintenance = Maintenance(writer.tables, FixedLog(any_lake.records()), 30, log_retention_hours=0)
-    for _ in range(2 * len(ALL_TABLES)):
-        maintenance.step(writer)
-    assert not has_plain_types(tmp_path)
-    monkeypatch.undo()
-    list(mend(open_writer(tmp_path)))
-    assert odd_types(tmp_path) == []
-    assert has_plain_types(tmp_path)
 
 
 # --- one file ---

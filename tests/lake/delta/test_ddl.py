@@ -21,20 +21,14 @@ from deltalake import DeltaTable, write_deltalake
 from dev.peers.routelake import ROOT
 from dev.support import events as make
 from dev.support import lakes
-from dev.support.drive import SHARDS, DeltaLake, drive, open_writer
+from dev.support.drive import drive, open_writer
 from dev.support.generated_logs import written
-from dev.support.microbatches import Query
-from dev.support.older_lake import forget_new_columns
-from lake.commits import CommitTail, commits_between
 from lake.delta import ddl
 from lake.delta.ddl import check_format, lock_lake, open_lake
-from lake.delta.log import active
-from lake.delta.reader import CommitReader
 from lake.write.writer import rewind
-from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import EVENT_LEVEL
-from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, ROUTE_COMMIT_TABLE, Table
+from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, Table
 
 
 def opened(lake_dir: Path) -> None:
@@ -56,7 +50,6 @@ def test_a_new_lake_has_every_table_and_then_its_format(tmp_path: Path) -> None:
     }
     assert json.loads((tmp_path / "deep" / "lake" / "lake.json").read_text()) == {
         "format": LAKE_FORMAT_VERSION,
-        "plainTypes": True,
         "events": EVENT_LEVEL,
     }
 
@@ -127,30 +120,6 @@ def test_a_directory_that_delta_rs_cannot_find_again(tmp_path: Path) -> None:
     refused(tmp_path / "a%20b", "%20", "--data-dir")
 
 
-def test_a_table_of_before_it_had_all_columns(tmp_path: Path) -> None:
-    """Whoever follows it reads on; so does whoever reads it whole."""
-    drive(tmp_path, [[record] for record in written([(1, make.put("n", "1")), (1, make.put("n", "2"))])])
-    forget_new_columns(tmp_path)
-    tail = CommitTail(str(tmp_path))
-    found = tail.open()
-    assert found is not None and found.newest is not None
-    assert (found.newest.epoch, found.newest.rules_version, found.newest.resume_time) == (2, None, None)
-    CommitReader(str(tmp_path), ROUTE_COMMIT_TABLE).appended(2)
-    lake = DeltaLake(open_writer(tmp_path), query_id="q2")
-    columns = [field.name for field in DeltaTable(str(tmp_path / "routeCommitTable")).schema().fields]
-    assert columns == list(ROUTE_COMMIT_TABLE.column_names)
-    opened(tmp_path)
-    version = DeltaTable(str(tmp_path / "routeCommitTable")).version()
-    assert version == 4, "columns (and properties) are given once"
-    query = Query(SHARDS)
-    query.lake = lake
-    query.run(written([(1, make.put("n", str(number))) for number in range(3)])[2:])
-    (commit,) = tail.read(10) or []
-    assert (commit.epoch, commit.rules_version) == (3, STATE_MACHINE_VERSION)
-    files = active(str(tmp_path / "routeCommitTable")).files
-    assert [one.rules_version for one in commits_between(tmp_path, files)] == [None, None, STATE_MACHINE_VERSION]
-
-
 # --- formats ---
 
 
@@ -159,6 +128,13 @@ def test_a_newer_format(tmp_path: Path) -> None:
     (tmp_path / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT_VERSION + 1}))
     refused(tmp_path, f"format {LAKE_FORMAT_VERSION + 1}", "Upgrade routelake")
     refused(tmp_path, "Upgrade routelake", action=check_format)
+
+
+def test_an_older_format(tmp_path: Path) -> None:
+    opened(tmp_path)
+    (tmp_path / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT_VERSION - 1}))
+    for action in (opened, check_format):
+        refused(tmp_path, f"format {LAKE_FORMAT_VERSION - 1}", "move the folder away", "event log", action=action)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"format":"new"}', '{"format":null}'])

@@ -18,11 +18,9 @@ from dev.support.expected import Expected
 from dev.support.fixed_log import FixedLog
 from dev.support.generated_logs import Gap, batches, cuts, logs, written
 from dev.support.microbatches import Query
-from dev.support.older_lake import forget_new_columns
 from eventlog.base import LogRecord
 from lake.write.partition import shard_of
 from lake.write.seed import read_seed
-from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from schemas.errors import SetupError, UnavailableError
 from tests.lake.write.test_crash import Killed, killed_after
 
@@ -105,20 +103,6 @@ def test_a_gap_counted_before_the_checkpoint_was_lost_is_not_counted_again(tmp_p
     query.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
     query.run(records[2:])
     assert lakes.last_epoch_tables(tmp_path) == Expected(records).tables()
-
-
-def test_a_lake_from_before_epochs_said_it(tmp_path: Path) -> None:
-    """Then the history is searched, once: the next epoch says it."""
-    records = written([(0, make.register()), (0, Gap(70_000)), (1, make.put("n", "k")), (1, make.put("n", "l"))])
-    drive(tmp_path, [[record] for record in records[:3]])
-    forget_new_columns(tmp_path)
-    seed = read_seed(tmp_path, FixedLog(records[:3]))
-    query = Query(SHARDS, seed=seed.state)
-    query.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
-    query.run(records[3:])
-    last = lakes.commits(tmp_path)[-1]
-    assert (last["epoch"], last["rulesVersion"]) == (4, STATE_MACHINE_VERSION)
-    seed_is_the_lost_state(tmp_path, records)
 
 
 def test_killed_in_the_first_epoch(tmp_path: Path) -> None:

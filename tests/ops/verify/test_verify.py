@@ -18,7 +18,6 @@ from dev.support import lakes
 from dev.support.drive import drive
 from dev.support.fixed_log import FixedLog
 from dev.support.generated_logs import Garbage, batches, cuts, logs, written
-from dev.support.older_lake import forget_new_columns
 from dev.support.tampering import flip
 from eventlog.base import LogRecord
 from ops.verify.report import Report
@@ -195,15 +194,6 @@ def test_a_log_that_does_not_reach(lake_dir: Path, records: list[LogRecord]) -> 
 def test_without_a_log(lake_dir: Path) -> None:
     report = verify(lake_dir, None)
     assert (report.exit_code, report.not_proved) == (0, ["that a replay gives the same rows: there is no event log"])
-
-
-def test_a_lake_of_before_the_chain(lake_dir: Path) -> None:
-    """Its epochs have neither a digest nor the version of their rules."""
-    forget_new_columns(lake_dir)
-    report = proof(lake_dir)
-    assert report.not_proved[0] == "the chain: no epoch has a digest; an older routelake has written them all"
-    assert "other rules" in report.not_proved[1]
-    assert report.exit_code == 0
 
 
 def test_an_empty_lake(tmp_path: Path) -> None:
