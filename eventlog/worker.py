@@ -131,7 +131,8 @@ class LogWorker:
             opened = await self._ask(self._arguments)
         except InDoubtError as error:
             raise UnavailableError("the process that writes the event log has died while it opened the log") from error
-        assert isinstance(opened, tuple) and not isinstance(opened, LogEnd)
+        if not isinstance(opened, tuple) or isinstance(opened, LogEnd):
+            raise UnavailableError("the process that writes the event log has answered another question")
         lineage, self.limits = opened
         return lineage
 

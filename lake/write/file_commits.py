@@ -71,12 +71,15 @@ def change_partitions(
     """Commit what becomes of some partitions, each of which is named once.
 
     Raises:
-        ValueError: one is named twice; nothing was committed.
+        ValueError: one is named twice, or without a change; nothing was committed.
         DeltaError, OSError: storage failed.
     """
     named = [tuple(partition.values.values()) for partition in partitions]
     if len(set(named)) < len(named):
         raise ValueError(f"a batch names a partition of {table.name} twice: its rows would be, too")
+    for partition in partitions:
+        if partition.added is None and partition.feed is None:
+            raise ValueError(f"a batch names the partition {partition.values} of {table.name}, and no change of it")
     if all(partition.feed is None for partition in partitions):
         append_files(staged, [(one.values, one.added) for one in partitions if one.added is not None], transaction)
         return

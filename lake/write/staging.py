@@ -29,6 +29,7 @@ from deltalake.exceptions import DeltaError
 from lake.delta.arrow_types import drop_arrow_types
 from lake.delta.ddl import write_whole
 from lake.delta.log import (
+    LAST_CHECKPOINT,
     LOG_FOLDER,
     checkpoint_name,
     entry_name,
@@ -198,7 +199,8 @@ class StagedTable:
 
     def _size_of_last_checkpoint(self) -> int:
         last = read_last_checkpoint(self.path)
-        assert last is not None
+        if last is None:
+            raise OSError(f"delta-rs wrote a checkpoint of {self.path}, and {LAST_CHECKPOINT} does not name it")
         return last.size
 
     def _begin_anew(self) -> None:

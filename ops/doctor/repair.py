@@ -167,12 +167,14 @@ class Repair:
             return
         commit, versions = found.place
         last = found.last
+        order = [ROUTE_COMMIT_TABLE.name, *(name for name in versions if name != ROUTE_COMMIT_TABLE.name)]
+        disks = {name: disk for name in order if (disk := found.tables[name].disk) is not None}
+        if unread := [name for name in order if name not in disks]:
+            self.refused.append(f"the tables cannot be made good: {', '.join(unread)} cannot be read. Restore a backup")
+            return
         self._spark_aside(found)
         (found.lake_dir / SYNCED_FILE).unlink(missing_ok=True)
-        order = [ROUTE_COMMIT_TABLE.name, *(name for name in versions if name != ROUTE_COMMIT_TABLE.name)]
-        for name in order:
-            disk = found.tables[name].disk
-            assert disk is not None, "a version of it can be read"
+        for name, disk in disks.items():
             cut(disk, versions[name], self.aside / "lake")
             sync_folder(disk.path / LOG_FOLDER)
         was = f"epoch {last.epoch}, the last that could be read" if last is not None else "an epoch that cannot be read"
@@ -216,7 +218,8 @@ def _why_not_back(found: Examination, log_path: Path | None) -> str:
 
 def _expected_size(found: Examination, finding: Finding) -> int | None:
     table = found.tables[finding.table or ""]
-    assert table.disk is not None
+    if table.disk is None:
+        raise ValueError(f"{finding.where}: its size is not known, because the table's log cannot be read")
     for entry in table.disk.entries.values():
         for file in (*entry.added, *entry.feed):
             if file.path == finding.file:

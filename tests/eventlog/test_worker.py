@@ -119,6 +119,18 @@ async def test_one_that_cannot_be_started(tmp_path: Path) -> None:
 
 
 @on_a_loop
+async def test_an_answer_to_another_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(self: LogWorker, question: object) -> object:
+        return []
+
+    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
+    monkeypatch.setattr(LogWorker, "_ask", ask)
+    with pytest.raises(UnavailableError, match="another question"):
+        await worker.open()
+    await worker.close()
+
+
+@on_a_loop
 async def test_a_log_that_is_damaged(tmp_path: Path) -> None:
     """It opens, but its end cannot be read: the operator hears what to do."""
     with closing(SqliteLog(tmp_path / "events.db")) as log:
