@@ -8,14 +8,23 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from obstore.store import MemoryStore
 
 from dev.peers.java import free_port
 from dev.peers.routelake import ROOT
 from dev.support.loops import eventually, on_a_loop
+from dev.support.stores import store
+from lake.announce import Announcer
+from lake.history.intervals import BackgroundStep, IntervalKeeper
+from lake.lease import Lease
+from pipelines.job import FoldSettings
+from pipelines.main import run_fold
+from runtime.process import EXIT_FAILED, StopSignal
 from runtime.supervised_tasks import critical_task, critical_thread, on_death, watch_threads
 
 Told = list[tuple[str, str]]
@@ -145,3 +154,41 @@ def test_a_gateway_ends(tmp_path: Path, module: str, name: str, method: str, kin
     assert "has died, and with it this process cannot go on" in printed
     assert what in printed
     assert "of this" in printed
+
+
+class Keeper:
+    """One whose steps are due and fail."""
+
+    is_due = True
+
+    def step(self, epoch: int, version: int) -> None:
+        die()
+
+
+FOLD_THREADS: dict[str, Callable[[], object]] = {
+    "fold-lease": lambda: Lease(store(MemoryStore()), "one").keep(),
+    "epochs-announcer": lambda: Announcer("kafka://127.0.0.1:1/t").start(),
+    "intervals": lambda: BackgroundStep(cast(IntervalKeeper, Keeper())).start(1, 1),
+}
+
+
+@pytest.mark.parametrize("what", FOLD_THREADS)
+def test_a_fold_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told, what: str) -> None:
+    """With code 1, after which it is started again."""
+
+    def broken(self: object) -> None:
+        die()
+
+    def run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event) -> int:
+        FOLD_THREADS[what]()
+        assert stop.wait(30)
+        return 0
+
+    monkeypatch.setattr(Lease, "_keep", broken)
+    monkeypatch.setattr(Announcer, "_run", broken)
+    monkeypatch.setattr("pipelines.main._run", run)
+    monkeypatch.setattr(StopSignal, "listen", lambda self: self)
+    monkeypatch.setattr("pipelines.main.on_parent_exit", lambda orphaned: None)
+    settings = FoldSettings(tmp_path, tmp_path, "memory:", tmp_path)
+    assert run_fold(settings) == EXIT_FAILED
+    assert told == [(what, "RuntimeError('of this')")]
