@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/how-to/analyze/history.md in Polars and pandas, word for word, as a person runs them beside ./data."""
+"""The examples of docs/how-to/analyze in Polars, pandas and DuckDB, word for word, as a person runs them beside ./data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from dev.support import tables_page
 from lake.history.intervals import rebuild
 
-PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "analyze" / "history.md").read_text(encoding="utf-8")
+ANALYZE = Path(__file__).parents[4] / "docs" / "how-to" / "analyze"
+PAGE = (ANALYZE / "history.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## In Polars and pandas")[2].partition("\n## ")[0]
 POLARS, PANDAS = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
 
@@ -44,3 +45,10 @@ def test_polars(folder: Path) -> None:
 def test_pandas(folder: Path) -> None:
     (line,) = [line for line in run(folder, PANDAS).splitlines() if line.startswith("x:1")]
     assert line.split()[1] == "2"
+
+
+def test_two_tables_are_joined_at_one_epoch(folder: Path) -> None:
+    page = (ANALYZE / "choose-a-table.md").read_text(encoding="utf-8")
+    duckdb, polars = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for code in (duckdb, polars):
+        assert re.search(r"orders\s+[│┆] \w+\s+[│┆] \w+\s+[│┆]\s+\d+", run(folder, code))
