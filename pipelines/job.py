@@ -16,8 +16,8 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -37,10 +37,10 @@ from lake.write.batch import Batch
 from lake.write.maintenance import Maintenance
 from lake.write.partition import SHARD_KEYS, seed_rows, shard_keys
 from lake.write.seed import Seed, read_seed
-from lake.write.writer import Epoch, LakeWriter, rewind
+from lake.write.writer import LakeWriter, rewind
 from nameserver.state_machine.state import RouteState
 from pipelines.cluster.master import Cluster, shards_for
-from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
+from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor, files_of_task
 from pipelines.source import PaceSettings, read_stream
 from schemas.errors import SetupError
 from schemas.events import KEY_EVERYTHING
@@ -121,12 +121,10 @@ class FoldQuery:
         self,
         spark: SparkSession,
         settings: FoldSettings,
-        on_epoch: Callable[[Epoch], None] | None,
         mirror: Publisher | None = None,
     ) -> None:
         self._settings = settings
         self._mirror = mirror
-        self._on_epoch = on_epoch
         self._log = open_log(settings.log_url)
         seed = self._prepare_checkpoint()
         self.writer = LakeWriter(
@@ -199,7 +197,7 @@ class FoldQuery:
             .withWatermark("eventTime", _WATERMARK_DELAY)
             .groupBy("shard")
             .transformWithState(
-                statefulProcessor=RouteProcessor(uuid.uuid4().hex, self._spool_dir),
+                statefulProcessor=RouteProcessor(uuid.uuid4().hex, partial(files_of_task, self._spool_dir)),
                 outputStructType=OUTPUT_SCHEMA,
                 outputMode="append",
                 timeMode="eventTime",
@@ -217,19 +215,18 @@ class FoldQuery:
     def _commit(self, parts: DataFrame, batch_id: int) -> None:
         context = parts.sparkSession.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
-        assert query_id is not None
+        if query_id is None:
+            raise RuntimeError("Spark does not say which query a batch is of: this release needs Spark 4.2")
         # Nothing of the batch has run yet. Shards write the epoch into their rows of routeChangeTable.
         context.setLocalProperty(EPOCH_PROPERTY, str(self.writer.epoch + 1))
         rows = parts.collect()
         batch = Batch.merge((row["kind"], bytes(row["payload"])) for row in rows)
         with self._committing:
-            epoch = self.writer.write(query_id, batch_id, batch)
+            self.writer.write(query_id, batch_id, batch)
             batch.close()
             if self._mirror is not None:
                 self._mirror.publish()
             write_seen(self._settings.checkpoint_dir, self.writer.epoch, batch_id)
-            if epoch is not None and self._on_epoch is not None:
-                self._on_epoch(epoch)
             self._write_status(batch_id)
             if self._intervals.is_idle:  # it is its tables' turn, too
                 self._maintenance.step(self.writer)

@@ -256,7 +256,7 @@ def _query(
 ) -> str | None:
     """Run one query; returns why it ended, in full, or None after a stop."""
     try:
-        query = FoldQuery(spark, settings, None, mirror)
+        query = FoldQuery(spark, settings, mirror)
     except (PySparkException, Py4JError) as error:
         return f"{type(error).__name__}: {error}"
     tell_ready()

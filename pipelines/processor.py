@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from nameserver.state_machine.codec import Shard, decode_shard, encode_shard
 from pipelines.gc_pause import gc_paused, spare_imports
-from pipelines.shard_fold import Record, ShardFold
+from pipelines.shard_fold import Record, ShardFiles, ShardFold
 from pipelines.shard_topics import TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
@@ -28,11 +28,17 @@ EPOCH_PROPERTY = "routelake.epoch"
 """Local property of the job that asks for a batch's rows: the epoch that the batch will be, if it is one."""
 
 
-def epoch_of_task() -> int | None:
-    """What the driver says about this task's job; None where it says nothing."""
+def files_of_task(spool_dir: Path) -> ShardFiles:
+    """The files of the batch of this task, whose epoch the driver says.
+
+    Raises:
+        RuntimeError: The job does not say it.
+    """
     context = TaskContext.get()
-    said = context and context.getLocalProperty(EPOCH_PROPERTY)
-    return int(said) if said else None
+    epoch = context and context.getLocalProperty(EPOCH_PROPERTY)
+    if not epoch:
+        raise RuntimeError(f"the job of a batch does not set {EPOCH_PROPERTY}: its rows would have no epoch")
+    return ShardFiles.in_folder(spool_dir, int(epoch))
 
 
 class RouteProcessor(StatefulProcessor):
@@ -40,16 +46,12 @@ class RouteProcessor(StatefulProcessor):
 
     Args:
         run_id: names this driver run; a shard that sees a new one reports all its live rows once.
-        spool_dir: where shards leave what is too much for a row (`lake.write.spool`), and data files.
-        epoch: tells which one a batch will be.
+        files: opens the files of a shard's part of a batch.
     """
 
-    def __init__(
-        self, run_id: str, spool_dir: Path | None = None, epoch: Callable[[], int | None] = epoch_of_task
-    ) -> None:
+    def __init__(self, run_id: str, files: Callable[[], ShardFiles]) -> None:
         self._run_id = run_id
-        self._spool_dir = spool_dir
-        self._epoch = epoch
+        self._files = files
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the two state variables."""
@@ -93,7 +95,7 @@ class RouteProcessor(StatefulProcessor):
         stored = self._shard_state.get()
         shard = decode_shard(bytes(stored[0])) if stored is not None else Shard()
         store = TopicStore(self._get_topics, self._put_topics, self._remove_topics)
-        return ShardFold(int(key[0]), shard, store, self._run_id, self._spool_dir, self._epoch())
+        return ShardFold(int(key[0]), shard, store, self._run_id, self._files())
 
     def _get_topics(self, name: str) -> bytes | None:
         value = self._topics.getValue((name,))

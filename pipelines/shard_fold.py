@@ -29,7 +29,7 @@ from lake.write.topic_rows import TopicParts
 from nameserver.state_machine.changes import changes_of, command_of, is_audited, topic_changes
 from nameserver.state_machine.codec import Shard, pack_group, unpack_group
 from nameserver.state_machine.replay import read_event
-from nameserver.state_machine.state import At, BrokerGroup, Outcome, RouteState
+from nameserver.state_machine.state import At, Outcome, RouteState
 from nameserver.state_machine.step import GroupChange, KvChange, apply, step
 from pipelines.shard_topics import ShardTopics, TopicStore
 from schemas import events
@@ -55,6 +55,19 @@ class Record(NamedTuple):
     """The log's time before this record, which records for other shards have moved on, too."""
 
 
+class ShardFiles(NamedTuple):
+    """Where a shard's part of one micro-batch goes: through Spark and the spool, or into data files."""
+
+    output: ShardOutput
+    history: HistoryFile
+    topics: TopicFiles
+
+    @classmethod
+    def in_folder(cls, folder: Path, epoch: int) -> ShardFiles:
+        """Files in the spool's folder, for the epoch that the batch will be, if it is one."""
+        return cls(ShardOutput(folder), HistoryFile(folder, epoch), TopicFiles(folder))
+
+
 class ShardFold:
     """Folds one shard's part of one micro-batch.
 
@@ -65,20 +78,10 @@ class ShardFold:
         shard: its state.
         topics: where its topics are.
         run_id: names the driver run.
-        spool_dir: for what would be too much to hold or to send (`lake.write.spool`); None holds it.
-        epoch: that this batch will be, if it is one. With it topics' rows go into data files in the folder
-            (`lake.write.topic_files`), without it to the driver.
+        files: where the batch goes.
     """
 
-    def __init__(
-        self,
-        shard_key: int,
-        shard: Shard,
-        topics: TopicStore,
-        run_id: str,
-        spool_dir: Path | None = None,
-        epoch: int | None = None,
-    ) -> None:
+    def __init__(self, shard_key: int, shard: Shard, topics: TopicStore, run_id: str, files: ShardFiles) -> None:
         self._shard_key = shard_key
         self._shard = shard
         self._topics = ShardTopics(topics)
@@ -87,13 +90,8 @@ class ShardFold:
         }
         self._start = dict(groups)
         self._state = RouteState(groups, shard.kv, shard.now_ms, shard.preserved_ms, shard.watermark_ms)
-        self._outbox = ShardOutput(spool_dir)
-        self._history_file: HistoryFile | None = None
-        self._topic_files: TopicFiles | None = None
-        if spool_dir is not None and epoch is not None:
-            self._history_file = HistoryFile(spool_dir, epoch)
-            self._topic_files = TopicFiles(spool_dir)
-        self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part), history=self._history_file)
+        self._outbox, self._history_file, self._topic_files = files
+        self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part), self._history_file)
         self._net = NetChanges()
         self._change_rows = ChangeRows()
         self._outcomes: list[dict[str, Any]] = []
@@ -133,8 +131,7 @@ class ShardFold:
                 self._audit(event, at, Outcome(REJECTED, QUARANTINED))
         self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
         if self._topics.are_many:
-            if self._topic_files is not None:
-                self._topic_files.write(self._start, self._state.groups)
+            self._topic_files.write(self._start, self._state.groups)
             self._topics.spill(self._state.groups, self._start.values())
 
     def finish(self) -> Shard:
@@ -152,25 +149,13 @@ class ShardFold:
 
     def emit(self) -> Iterable[tuple[str, bytes]]:
         """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, progress."""
-        for name in self._topic_parts.changed_again():
-            nothing = BrokerGroup(name)
-            start, end = self._start.get(name, nothing), self._state.groups.get(name, nothing)
-            left = topic_changes(start, end)
-            if left is not None:
-                self._topic_parts.add_net(left)
-            start.topics.unload()
-            end.topics.unload()
         self._topic_parts.close()
-        again = self._topic_parts.changed_again()
         put = self._outbox.add
-        if self._history_file is not None and (history := self._history_file.close()) is not None:
+        if (history := self._history_file.close()) is not None:
             put("history", _json.encode(history))
-        if self._topic_files is not None:
-            self._topic_files.write(self._start, self._state.groups)
-            if partitions := self._topic_files.partitions():
-                put("partitions", _json.encode(partitions))
-        if again:
-            put("again", _json.encode(again))
+        self._topic_files.write(self._start, self._state.groups)
+        if partitions := self._topic_files.partitions():
+            put("partitions", _json.encode(partitions))
         net = self._net.operations()
         net.pop(BROKER_LIVE_TABLE.name, None)  # always reported as liveness, below
         for table_name, ops in net.items():
@@ -206,8 +191,7 @@ class ShardFold:
             self._hand_on_changes()
         if topics:
             self._topic_parts.add(topics, cause)
-            if self._topic_files is not None:
-                self._topic_files.changed(topics)
+            self._topic_files.changed(topics)
             self._topics.met(len(topics.topics))
 
     def _audit(self, event: events.AnyEvent, at: At, outcome: Outcome) -> None:

@@ -44,7 +44,7 @@ class Bench:
         """Empty."""
         self._groups = groups
         self._writer = LakeWriter(lake_dir, retention_days=30, liveness_interval_s=10.0, shards=1)
-        self._shard = OneShard("bench", spool_dir=spool_beside(lake_dir))
+        self._shard = OneShard(spool_beside(lake_dir), "bench")
         self._batches = 0
         self._spent: dict[str, float] = {}
 

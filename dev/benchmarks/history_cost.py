@@ -53,7 +53,7 @@ class _Side:
         self._whole = whole
         self._writer = LakeWriter(lake_dir, retention_days=30, liveness_interval_s=0.0, shards=1)
         self._keeper = IntervalKeeper(lake_dir) if whole else None
-        self._shard = OneShard("bench", spool_dir=spool_beside(lake_dir))
+        self._shard = OneShard(spool_beside(lake_dir), "bench")
         self._batches = 0
         self.spent_s = 0.0
         self.took_s: list[float] = []

@@ -48,7 +48,7 @@ def record(target: Path) -> None:
         url = f"sqlite://{work / 'events.db'}"
         settings = FoldSettings(work / "lake", work / "checkpoint", url, work / "scratch", trigger_ms=0, cores=0.0)
         with closing(SqliteLog(work / "events.db")) as log:
-            query = FoldQuery(spark, settings, None)
+            query = FoldQuery(spark, settings)
             for event in (make.register(), make.put("n", "k"), make.clock()):
                 log.append([(routing_key(event), encode(event))])
                 query.query.processAllAvailable()

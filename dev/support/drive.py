@@ -11,6 +11,7 @@ from dev.support.microbatches import MemoryLake, Query
 from eventlog.base import LogRecord
 from lake.write.batch import Batch
 from lake.write.writer import Epoch, LakeWriter
+from pipelines.shard_fold import ShardFiles
 
 SHARDS = 2
 
@@ -20,28 +21,23 @@ def open_writer(lake_dir: Path, *, liveness_interval_s: float = 0.0, shards: int
 
 
 class DeltaLake(MemoryLake):
-    """Takes the place of the query's lake in dictionaries, and keeps that one, too.
+    """Takes the place of the query's lake in dictionaries, and keeps that one, too."""
 
-    With ``files`` shards write data files, as in the product; without they hand all of it on.
-    """
-
-    def __init__(self, writer: LakeWriter, query_id: str = "q1", first_batch: int = 0, *, files: bool = True) -> None:
+    def __init__(self, writer: LakeWriter, query_id: str = "q1", first_batch: int = 0) -> None:
         super().__init__()
-        if files:
-            self.spool_dir = spool_beside(writer.lake_dir)
+        self._spool_dir = spool_beside(writer.lake_dir)
         self.writer = writer
         self.query_id = query_id
         self.batch_id = first_batch
         self.epochs: list[Epoch | None] = []
 
-    @property
-    def next_epoch(self) -> int | None:
-        return self.writer.epoch + 1 if self.spool_dir is not None else None
+    def files(self) -> ShardFiles:
+        """As in the product."""
+        return ShardFiles.in_folder(self._spool_dir, self.writer.epoch + 1)
 
     def apply(self, batch: Batch) -> None:
         super().apply(batch)
         self.epochs.append(self.writer.write(self.query_id, self.batch_id, batch))
-        batch.close()
         self.batch_id += 1
 
 
@@ -50,11 +46,10 @@ def drive(
     batches: Iterable[Sequence[LogRecord]],
     *,
     liveness_interval_s: float = 0.0,
-    files: bool = True,
 ) -> DeltaLake:
     """Fold batches into a lake; returns it with everything that was written."""
     query = Query(SHARDS)
-    lake = query.lake = DeltaLake(open_writer(lake_dir, liveness_interval_s=liveness_interval_s), files=files)
+    lake = query.lake = DeltaLake(open_writer(lake_dir, liveness_interval_s=liveness_interval_s))
     for batch in batches:
         query.run(batch)
     return lake

@@ -74,7 +74,7 @@ class Fold:
         seed = read_seed(lake_dir, log)
         self._log = log
         self._run_id = f"run-{time.monotonic_ns()}-{next(_runs)}"
-        self._shard = OneShard(self._run_id, seed.state, spool_beside(lake_dir))
+        self._shard = OneShard(spool_beside(lake_dir), self._run_id, seed.state)
         self._next_offset = seed.next_offset
         self._batch_id = 0
         self.writer = LakeWriter(

@@ -24,10 +24,10 @@ from api.gateway.registrations import Registrations
 from api.live_view.live_state import LiveState
 from api.remoting.handlers import NameServerHandler
 from api.wiring import follow_switches
-from dev.benchmarks.harness.shard import OneShard
 from dev.model.settings import Settings
 from dev.model.wire import Request, Response
 from dev.support.log_client import LocalLogClient
+from dev.support.memory_files import MemoryShard, changed_topics
 from eventlog.base import Appended
 from eventlog.memory import MemoryLog
 from lake.delta.reader import GONE
@@ -43,7 +43,7 @@ from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError
 from schemas.events import Actor, Clock
 from schemas.route_commit import NO_COMMIT, CommandOutcome, RouteCommit
-from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, Table
+from schemas.tables import BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE, Table
 
 ACTOR = Actor(gateway="memory", via="gateway", peer=None)
 
@@ -55,7 +55,7 @@ class InstantGateway(Gateway):
         super().__init__(settings, LocalLogClient(MemoryLog(), settings), MemoryLog)
         self._loop = asyncio.get_running_loop()
         self.now_ms = 1_000_000
-        self._shard = OneShard()
+        self._shard = MemoryShard()
         self._offset = 0
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
@@ -68,10 +68,11 @@ class InstantGateway(Gateway):
     def _show(self, batch: Batch) -> None:
         time = NO_COMMIT.event_time + timedelta(milliseconds=self.now_ms)
         commit = RouteCommit(self.view.epoch + 1, self._offset, self._offset, time, time, datetime.now(UTC))
-        parts = {table.name: list(batch.operations_of(table)) for table in STATE_TABLES}
-        parts[BROKER_LIVE_TABLE.name] = batch.live
+        parts = {**batch.operations, BROKER_LIVE_TABLE.name: batch.live}
 
         def read(table: Table) -> pa.Table | None:
+            if table is TOPIC_QUEUE_TABLE:
+                return changed_topics(batch)
             found = parts.get(table.name)
             if not found:
                 return None

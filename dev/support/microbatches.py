@@ -11,7 +11,6 @@ import copy
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,15 +18,17 @@ import pyarrow.parquet as pq
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+from dev.support.memory_files import changed_topics, in_memory
 from eventlog.base import LogRecord, in_time
-from lake.delta.data_file import BEFORE, CHANGE_TYPE, DELETED, Partition
+from lake.delta.reader import GONE
 from lake.write.arrow import DELETE, OP
 from lake.write.batch import Batch
 from lake.write.partition import seed_rows, shard_keys, shard_of
 from nameserver.state_machine.state import RouteState
 from pipelines.processor import RouteProcessor
+from pipelines.shard_fold import ShardFiles
 from schemas.events import KEY_EVERYTHING
-from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
+from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE, Table
 
 Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 """State tables: name -> {key: values}, in the column order of schemas.tables."""
@@ -42,27 +43,21 @@ class MemoryLake:
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     quarantine: list[tuple[int, str | None]] = field(default_factory=list)
     watermark_ms: int = 0
-    spool_dir: Path | None = None
-    """Where shards write data files; None: they hand all of it on."""
 
-    @property
-    def next_epoch(self) -> int | None:
-        """What the driver says that a batch will be."""
-        return None
+    def files(self) -> ShardFiles:
+        """Where a shard's part of the next batch goes."""
+        return in_memory()
 
     def apply(self, batch: Batch) -> None:
         """Commit a batch."""
         for table in STATE_TABLES:
-            parts = batch.live if table is BROKER_LIVE_TABLE else batch.operations_of(table)
+            parts = batch.live if table is BROKER_LIVE_TABLE else batch.operations.get(table.name, [])
             for part in parts:
                 for row in part.to_pylist():
-                    key = tuple(row[name] for name in table.key)
-                    if row[OP] == DELETE:
-                        self.tables[table.name].pop(key, None)
-                    else:
-                        self.tables[table.name][key] = tuple(plain(row[name]) for name in table.value_columns)
-        for partition in batch.partitions:
-            self._apply_files(partition)
+                    self._put(table, row, gone=row[OP] == DELETE)
+        topics = changed_topics(batch)
+        for row in () if topics is None else topics.to_pylist():
+            self._put(TOPIC_QUEUE_TABLE, row, gone=row[GONE])
         for part in (*(pq.read_table(written.file.path) for written in batch.histories), *batch.history()):
             self.changes += part.to_pylist()
         self.outcomes += batch.outcomes
@@ -70,17 +65,12 @@ class MemoryLake:
         for part in batch.quarantine:
             self.quarantine += [(row["offset"], row["key"]) for row in part.to_pylist()]
 
-    def _apply_files(self, partition: Partition) -> None:
-        """By the change data feed, as readers do who follow the table."""
-        table = self.tables[TOPIC_QUEUE_TABLE.name]
-        file = partition.feed or partition.added
-        assert file is not None
-        for row in pq.read_table(file.path, partitioning=None).to_pylist():
-            key = (partition.values["brokerName"], row["topic"])
-            if row.get(CHANGE_TYPE) == DELETED:
-                table.pop(key, None)
-            elif row.get(CHANGE_TYPE) != BEFORE:
-                table[key] = tuple(row[name] for name in TOPIC_QUEUE_TABLE.value_columns)
+    def _put(self, table: Table, row: dict[str, Any], *, gone: bool) -> None:
+        key = tuple(row[name] for name in table.key)
+        if gone:
+            self.tables[table.name].pop(key, None)
+        else:
+            self.tables[table.name][key] = tuple(plain(row[name]) for name in table.value_columns)
 
     def history(self) -> list[tuple[Any, ...]]:
         """routeChangeTable in an order of its own, ready to compare."""
@@ -146,7 +136,9 @@ class Query:
             self._run += 1
             self.keys = copy.deepcopy(before)
             self._seed = seed
-        self.lake.apply(Batch.merge(self._process(records)))
+        batch = Batch.merge(self._process(records))
+        self.lake.apply(batch)
+        batch.close()
         self.max_ms = max([self.max_ms, *(record.event_time_ms for record in records)])
 
     def _process(self, records: Sequence[LogRecord]) -> list[tuple[str, bytes]]:
@@ -155,9 +147,7 @@ class Query:
         timed = list(in_time(records, self.max_ms))
         processors = {}
         for shard, key in self.keys.items():
-            processor = processors[shard] = RouteProcessor(
-                f"run-{self._run}", self.lake.spool_dir, lambda: self.lake.next_epoch
-            )
+            processor = processors[shard] = RouteProcessor(f"run-{self._run}", self.lake.files)
             processor.init(cast(StatefulProcessorHandle, key))
             if shard in seeds:
                 _, state, names, topics = seeds[shard]

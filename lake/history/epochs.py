@@ -89,7 +89,7 @@ class Epochs:
 
         Raises:
             UnavailableError: There is no lake to read.
-            SetupError: It is of a newer format.
+            SetupError: It is of another format.
         """
         with self._lock, self._reading():
             self._refresh()

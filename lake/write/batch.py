@@ -12,26 +12,27 @@ import msgspec
 import pyarrow as pa
 
 from lake.delta.data_file import Partition
-from lake.write.arrow import OP, command_rows, from_ipc
+from lake.write.arrow import command_rows, from_ipc
 from lake.write.hash_chain import EpochDigest
 from lake.write.history_file import WrittenHistory
 from lake.write.rows import ShardProgress
 from lake.write.spool import Part, Read, remove, unpack
-from lake.write.topic_rows import TopicPart
+from lake.write.topic_rows import read_part
 from schemas.outcomes import APPLIED
-from schemas.tables import TOPIC_QUEUE_TABLE, Table
 
 
 @dataclass(slots=True)
 class Batch:
-    """The shards' parts of one micro-batch, put together. ``operations`` and ``changes`` are without the topics'.
+    """The shards' parts of one micro-batch, put together.
 
-    What shards have written into data files is in ``histories`` and ``partitions``, and nowhere else.
+    What shards have written into data files is in ``histories`` and ``partitions`` alone. ``partitions`` are
+    of topicQueueTable, ``operations`` of the other state tables. Rows of routeChangeTable that are in no file are in
+    ``topics`` and ``changes``.
     """
 
     histories: list[WrittenHistory] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
-    topics: list[TopicPart] = field(default_factory=list)
+    topics: list[Read] = field(default_factory=list)
     operations: dict[str, list[pa.Table]] = field(default_factory=dict)
     live: list[pa.Table] = field(default_factory=list)
     changes: list[Read] = field(default_factory=list)
@@ -50,19 +51,16 @@ class Batch:
         batch = cls()
         by_offset: dict[int, dict[str, Any]] = {}
         quarantined: set[int] = set()
-        again: set[str] = set()
         for part in unpack(rows, batch.files):
-            batch._take(part, by_offset, quarantined, again)
-        for topics in batch.topics:
-            topics.leave_net(again)
+            batch._take(part, by_offset, quarantined)
         batch.outcomes = [by_offset[offset] for offset in sorted(by_offset)]
         if len(batch.quarantine) > 1:
             batch.quarantine = [pa.concat_tables(batch.quarantine).sort_by("offset")]
         return batch
 
-    def _take(self, part: Part, by_offset: dict[int, dict[str, Any]], quarantined: set[int], again: set[str]) -> None:
+    def _take(self, part: Part, by_offset: dict[int, dict[str, Any]], quarantined: set[int]) -> None:
         if part.kind == "topics":
-            self.topics.append(TopicPart(part.read))
+            self.topics.append(part.read)
         elif part.kind == "changes":
             self.changes.append(part.read)
         elif part.kind == "history":
@@ -72,8 +70,6 @@ class Batch:
             partitions = msgspec.json.decode(part.read(), type=list[Partition])
             self.partitions += partitions
             self.files += (Path(file.path) for partition in partitions for file in partition.files)
-        elif part.kind == "again":
-            again.update(msgspec.json.decode(part.read()))
         elif part.kind.startswith("ops:"):
             self.operations.setdefault(part.kind.removeprefix("ops:"), []).append(from_ipc(part.read()))
         elif part.kind == "live":
@@ -106,22 +102,6 @@ class Batch:
         """Whether there are rows for routeChangeTable, in files or from `history`."""
         return bool(self.histories or self.topics or self.changes or self.outcomes)
 
-    def kinds_of(self, table: Table) -> set[str]:
-        """The kinds of operations on a state table: i, u, d; empty if there are none."""
-        if table is TOPIC_QUEUE_TABLE:
-            return set().union(*(part.kinds() for part in self.topics))
-        return {op for part in self.operations.get(table.name, ()) for op in part[OP].unique().to_pylist()}
-
-    def operations_of(self, table: Table) -> Iterator[pa.Table]:
-        """Operations on a state table, part by part, each made when it is asked for."""
-        if table is not TOPIC_QUEUE_TABLE:
-            yield from self.operations.get(table.name, ())
-            return
-        for part in self.topics:
-            made = part.operations()
-            if made is not None:
-                yield made
-
     def history(self, digest: EpochDigest | None = None) -> Iterator[pa.Table]:
         """Rows of routeChangeTable without ``epoch``, part by part, each made when it is asked for.
 
@@ -131,11 +111,10 @@ class Batch:
         digest = digest or EpochDigest()
         for written in self.histories:
             digest.add_digests(written.digests)
-        for part in self.topics:
-            made = part.history()
-            if made is not None:
-                digest.add_digests(part.digests)
-                yield made
+        for read in self.topics:
+            rows, digests = read_part(read())
+            digest.add_digests(digests)
+            yield rows
         for read in self.changes:
             yield digest.add_changes(from_ipc(read()))
         if self.outcomes:

@@ -43,10 +43,10 @@ class ShardOutput:
     """Collects a shard's parts.
 
     Args:
-        folder: where files go; None keeps everything in memory (without Spark: tests, benches).
+        folder: where files go.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._inline: list[tuple[str, bytes]] = []
         self._inline_bytes = 0
@@ -60,8 +60,7 @@ class ShardOutput:
             OSError: the file cannot be written.
         """
         # In order: behind a part that went into the file, every other does.
-        inline = self._file is None and self._inline_bytes + len(payload) <= INLINE_BYTES
-        if self._folder is None or inline:
+        if self._file is None and self._inline_bytes + len(payload) <= INLINE_BYTES:
             self._inline.append((kind, payload))
             self._inline_bytes += len(payload)
             return

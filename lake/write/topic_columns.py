@@ -38,28 +38,22 @@ _json = msgspec.json.Encoder()
 
 
 class Entry(msgspec.Struct, array_like=True):
-    """Consecutive rows of a part: one group's changes by one cause.
-
-    With a ``cause`` they are history, and unless the group was changed by several, also what the whole batch did to
-    these rows, so that the table is to be changed by them. Rows without a cause are only that. ``kinds``: i, u, d.
-    """
+    """Consecutive rows of a part: one group's changes by one cause."""
 
     broker_name: str
     count: int
-    cause: Cause | None
-    kinds: str
+    cause: Cause
 
 
-def entry_columns(entries: Sequence[Entry], columns: pa.Table, wanted: Sequence[bool]) -> pa.Table:
-    """The rows of some entries; with columns ``entry``, which one a row belongs to, and ``seq``, its place in that."""
+def entry_columns(entries: Sequence[Entry], columns: pa.Table) -> pa.Table:
+    """The rows with columns ``entry``, which one a row belongs to, and ``seq``, its place in that."""
     counts = [entry.count for entry in entries]
     ends = list(accumulate(counts))
     places = pa.array(range(len(counts)), pa.int32())
     entry = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), places))
     starts = pa.array([end - count for end, count in zip(ends, counts, strict=True)], pa.int32())
     seq = pc.subtract(pa.arange(0, len(entry)).cast(pa.int32()), starts.take(entry))
-    made = columns.combine_chunks().append_column("entry", entry).append_column("seq", seq)
-    return made if all(wanted) else made.filter(pa.array(wanted, pa.bool_()).take(entry)).combine_chunks()
+    return columns.combine_chunks().append_column("entry", entry).append_column("seq", seq)
 
 
 def each(columns: pa.Table, type_: pa.DataType, values: Sequence[object]) -> pa.ChunkedArray:
@@ -69,8 +63,8 @@ def each(columns: pa.Table, type_: pa.DataType, values: Sequence[object]) -> pa.
 
 def history_rows(
     entries: Sequence[Entry], columns: pa.Table, rows: Sequence[QueueRow | None], *, plain: bool
-) -> pa.Table | None:
-    """Rows of routeChangeTable, in `HISTORY_SCHEMA`; None if no entry has any.
+) -> pa.Table:
+    """Rows of routeChangeTable, in `HISTORY_SCHEMA`.
 
     Args:
         entries: of a part.
@@ -79,23 +73,20 @@ def history_rows(
         plain: JSON writes every topic as it is.
     """
     causes = [entry.cause for entry in entries]
-    has_history = [cause is not None for cause in causes]
-    if not any(has_history):
-        return None
-    columns = entry_columns(entries, columns, has_history)
+    columns = entry_columns(entries, columns)
     entry = columns["entry"].chunk(0)
     zeros = pa.repeat(pa.scalar(0, pa.int32()), len(columns))
     texts = [row and values_json(TOPIC_QUEUE_TABLE, row) for row in rows]
     made = {
-        "offset": each(columns, pa.int64(), [cause and cause.offset for cause in causes]),
+        "offset": each(columns, pa.int64(), [cause.offset for cause in causes]),
         "seq": columns["seq"],
         "eventTime": each(
-            columns, CHANGE_SCHEMA.field("eventTime").type, [cause and cause.event_time_ms * 1000 for cause in causes]
+            columns, CHANGE_SCHEMA.field("eventTime").type, [cause.event_time_ms * 1000 for cause in causes]
         ),
-        "command": _coded(entry, [cause.command if cause else None for cause in causes]),
+        "command": _coded(entry, [cause.command for cause in causes]),
         "outcome": _coded(zeros, [APPLIED]),
         "reason": _coded(zeros, [None]),
-        "actor": _coded(entry, [cause.actor if cause else None for cause in causes]),
+        "actor": _coded(entry, [cause.actor for cause in causes]),
         "tableName": _coded(zeros, [TOPIC_QUEUE_TABLE.name]),
         "brokerName": _coded(entry, [entry.broker_name for entry in entries]),
         "topic": columns["topic"],

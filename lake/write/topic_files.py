@@ -89,7 +89,7 @@ class TopicFiles:
         return Partition(values, added, self._feed(changes))
 
     def _rows(self, topics: Sequence[str], rows: Sequence[QueueRow | None]) -> DataFile:
-        return write_data_file(self._folder, pa.Table.from_arrays(_columns(topics, rows), schema=_SCHEMA), _PLAIN)
+        return self._write(pa.Table.from_arrays(_columns(topics, rows), schema=_SCHEMA))
 
     def _feed(self, changes: TopicChanges) -> DataFile:
         topics: list[str] = []
@@ -105,7 +105,10 @@ class TopicFiles:
                 rows.append(after)
                 kinds.append(INSERTED if before is None else AFTER)
         columns = [*_columns(topics, rows), pa.array(kinds, pa.string())]
-        return write_data_file(self._folder, pa.Table.from_arrays(columns, schema=_FEED_SCHEMA), _PLAIN)
+        return self._write(pa.Table.from_arrays(columns, schema=_FEED_SCHEMA))
+
+    def _write(self, rows: pa.Table) -> DataFile:
+        return write_data_file(self._folder, rows, _PLAIN)
 
     @staticmethod
     def _discard(partition: Partition | None) -> None:

@@ -169,9 +169,9 @@ class LakeWriter:
         epoch = self.epoch + 1
         steps: list[Callable[[], None]] = []
         for table in STATE_TABLES:
-            kinds = batch.kinds_of(table)
-            if kinds and not self._has(table, query_id, batch_id):
-                steps.append(partial(self._apply, table, kinds, batch.operations_of(table), transaction))
+            operations = batch.operations.get(table.name)
+            if operations and not self._has(table, query_id, batch_id):
+                steps.append(partial(self._apply, table, operations, transaction))
         if batch.partitions and not self._has(TOPIC_QUEUE_TABLE, query_id, batch_id):
             steps.insert(0, partial(self._commit_partitions, batch.partitions, transaction))
         written_live = set(self._pending_live) if live_is_due else set(self._changed_live)
@@ -179,9 +179,7 @@ class LakeWriter:
             written_live.clear()
         if written_live:
             live = self._live_operations(written_live)
-            steps.append(
-                partial(self._apply, BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], transaction)
-            )
+            steps.append(partial(self._apply, BROKER_LIVE_TABLE, [live], transaction))
         digest, quarantine_digest = EpochDigest(), EpochDigest()  # each filled by the thread that writes its table
         if self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
             digest.add_changes(in_blocks(self._written(ROUTE_CHANGE_TABLE, pc.field("epoch") == epoch)))
@@ -285,15 +283,16 @@ class LakeWriter:
         for step in started:
             step.result()
 
-    def _apply(self, table: Table, kinds: Set[str], parts: Iterable[pa.Table], transaction: Transaction) -> None:
-        if kinds == {INSERT}:
-            self._append(table, (part.drop_columns([OP]) for part in parts), transaction)
-            return
+    def _apply(self, table: Table, parts: Sequence[pa.Table], transaction: Transaction) -> None:
         operations = pa.concat_tables(parts)
+        kinds = set(operations[OP].unique().to_pylist())
+        if kinds == {INSERT}:
+            self._append(table, [operations.drop_columns([OP])], transaction)
+            return
         staged = self.tables[table.name]
         merge = staged.delta.merge(
             operations,
-            predicate=_predicate(table, operations),
+            predicate=" and ".join(f't."{name}" = s."{name}"' for name in table.key),
             source_alias="s",
             target_alias="t",
             writer_properties=PROPERTIES[table.name],
@@ -347,16 +346,6 @@ class LakeWriter:
 def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
     """What routeCommitTable says of a command: what its answer needs. The rest is in routeChangeTable."""
     return {name: entry[name] for name in ("offset", "outcome", "reason", "result")}
-
-
-def _predicate(table: Table, operations: pa.Table) -> str:
-    """Rows of equal key; on a partitioned table only within the partitions that change."""
-    terms = [f't."{name}" = s."{name}"' for name in table.key]
-    for name in table.partition_by:
-        values = pc.unique(operations[name]).to_pylist()
-        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in sorted(values))
-        terms.append(f't."{name}" in ({listed})')
-    return " and ".join(terms)
 
 
 def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: RouteCommit) -> None:

@@ -50,7 +50,7 @@ class LakeMaker:
         self._log = SqliteLog(log_file(data_dir))
         self.writer = LakeWriter(data_dir / "lake", retention_days=RETENTION_DAYS, liveness_interval_s=10.0, shards=1)
         self._maintenance = Maintenance(self.writer.tables, self._log, RETENTION_DAYS, 24.0)
-        self._shard = OneShard(_RUN, spool_dir=spool_beside(data_dir / "lake"))
+        self._shard = OneShard(spool_beside(data_dir / "lake"), _RUN)
         self._batch_id = 0
         self._next_offset = 0
 

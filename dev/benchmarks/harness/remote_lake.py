@@ -82,7 +82,7 @@ class RemoteMaker:
             self.mirror.fence("bench", 1)
         open_lake(folder, retention_days=30)
         self._writer = LakeWriter(folder, retention_days=30, liveness_interval_s=10.0, shards=1)
-        self._shard = OneShard("bench", spool_dir=spool_beside(folder))
+        self._shard = OneShard(spool_beside(folder), "bench")
         self._groups = [Group(number, TOPICS) for number in range(GROUPS)]
         self.offset = self._batches = 0
         self._epoch(self._groups)

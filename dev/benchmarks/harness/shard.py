@@ -11,7 +11,7 @@ from lake.write.batch import Batch
 from lake.write.partition import seed_rows
 from nameserver.state_machine.codec import decode_shard
 from nameserver.state_machine.state import RouteState
-from pipelines.shard_fold import Record, ShardFold
+from pipelines.shard_fold import Record, ShardFiles, ShardFold
 from pipelines.shard_topics import TopicStore
 
 
@@ -27,33 +27,36 @@ class OneShard:
     """The state of the only shard between its batches.
 
     Args:
+        spool_dir: for what the shard writes.
         run_id: names the driver run.
         seed: state to go on from.
-        spool_dir: as `ShardFold`'s.
 
     Attributes:
         topics: broker name -> its encoded topics.
     """
 
-    def __init__(self, run_id: str = "run", seed: RouteState | None = None, spool_dir: Path | None = None) -> None:
+    def __init__(self, spool_dir: Path, run_id: str = "run", seed: RouteState | None = None) -> None:
         ((self._key, state, names, topics),) = seed_rows(seed or RouteState(), 1)
         self._shard = decode_shard(state)
         self.topics: dict[str, bytes] = dict(zip(names, topics, strict=True))
         self._run_id = run_id
         self._spool_dir = spool_dir
 
-    def open(self, epoch: int | None = None) -> ShardFold:
-        """Begin a batch, ``epoch`` as `ShardFold` has it. Its `finish` leaves the shard ready for the next one."""
+    def open(self, epoch: int) -> ShardFold:
+        """Begin a batch that will be an epoch. Its `finish` leaves the shard ready for the next one."""
         store = TopicStore(self.topics.get, self.topics.__setitem__, self._forget)
-        return ShardFold(self._key, self._shard, store, self._run_id, self._spool_dir, epoch)
+        return ShardFold(self._key, self._shard, store, self._run_id, self._files(epoch))
 
-    def batch(self, records: Iterable[Record], *, epoch: int | None = None) -> Batch:
+    def batch(self, records: Iterable[Record], *, epoch: int = 1) -> Batch:
         """Fold a whole batch."""
         fold = self.open(epoch)
         for record in records:
             fold.apply(record)
         fold.finish()
         return Batch.merge(fold.emit())
+
+    def _files(self, epoch: int) -> ShardFiles:
+        return ShardFiles.in_folder(self._spool_dir, epoch)
 
     def _forget(self, name: str) -> None:
         self.topics.pop(name, None)

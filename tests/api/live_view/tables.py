@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from api.live_view.check import Moved
-from dev.benchmarks.harness.shard import OneShard
+from dev.support.memory_files import MemoryShard, changed_topics
 from eventlog.base import LogRecord
 from lake.delta.reader import GONE
 from lake.history.loader import changes_from
@@ -21,7 +21,7 @@ from nameserver.view.model import Changes
 from nameserver.view.snapshot import RouteView
 from pipelines.shard_fold import Record
 from schemas.route_commit import RouteCommit
-from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, Table
+from schemas.tables import BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE, Table
 
 
 class Epoch(NamedTuple):
@@ -34,7 +34,7 @@ class Tables:
 
     def __init__(self) -> None:
         self.view = RouteView.empty()
-        self._shard = OneShard()
+        self._shard = MemoryShard()
         self._live: dict[tuple[str, ...], dict[str, Any]] = {}
         self._changed: set[tuple[str, ...]] = set()
         self._exact = -1
@@ -60,11 +60,13 @@ class Tables:
         commit = RouteCommit(
             self.view.epoch + 1, offset, self._exact, moment, moment, moment, rules_version=STATE_MACHINE_VERSION
         )
-        parts = {table.name: list(batch.operations_of(table)) for table in STATE_TABLES}
-        parts[BROKER_LIVE_TABLE.name] = [pa.Table.from_pylist(live, schema=operation_schema(BROKER_LIVE_TABLE))]
+        live_rows = pa.Table.from_pylist(live, schema=operation_schema(BROKER_LIVE_TABLE))
+        parts = {**batch.operations, BROKER_LIVE_TABLE.name: [live_rows]}
 
         def read(table: Table) -> pa.Table | None:
-            found = [part for part in parts[table.name] if len(part)]
+            if table is TOPIC_QUEUE_TABLE:
+                return changed_topics(batch)
+            found = [part for part in parts.get(table.name, ()) if len(part)]
             if not found:
                 return None
             rows = pa.concat_tables(found)

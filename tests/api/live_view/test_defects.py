@@ -301,10 +301,10 @@ def _not_written(write: Callable[..., None]) -> Callable[..., None]:
 def _wrong_value(write: Callable[..., None]) -> Callable[..., None]:
     """A value is written wrong."""
 
-    def change(self: LakeWriter, table: Table, kinds: Any, parts: Any, transaction: Any) -> None:
+    def change(self: LakeWriter, table: Table, parts: Any, transaction: Any) -> None:
         if table is KV_CONFIG_TABLE:
             parts = [part.set_column(2, "value", pa.array(["wrong"] * len(part))) for part in parts]
-        write(self, table, kinds, parts, transaction)
+        write(self, table, parts, transaction)
 
     return change
 

@@ -15,22 +15,27 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Transaction, write_deltalake
 from hypothesis import given, settings
 
 from dev.support import events as make
 from dev.support import lakes
 from dev.support.chain import assert_chain
 from dev.support.drive import DeltaLake, drive, open_writer
+from dev.support.expected import Expected, tables_of
 from dev.support.generated_logs import batches, cuts, logs, written
 from dev.support.microbatches import ordered
 from eventlog.base import LogRecord
 from lake.delta.data_file import CHANGE_TYPE, INSERTED, STATISTICS_LENGTH, DataFile, DataFileWriter, Partition
+from lake.delta.ddl import open_table
 from lake.delta.log import entry_name
 from lake.delta.reader import GONE, CommitReader
+from lake.delta.types import arrow_schema
 from lake.write import history_file
 from lake.write.batch import Batch
 from lake.write.history_file import WrittenHistory
+from lake.write.topic_files import TopicFiles
+from nameserver.state_machine.state import RouteState
 from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
 TABLE, HISTORY = TOPIC_QUEUE_TABLE.name, ROUTE_CHANGE_TABLE.name
@@ -71,6 +76,41 @@ def feed(lake_dir: Path) -> list[list[str]]:
     return found
 
 
+class Merged:
+    """topicQueueTable as delta-rs makes it by appending and MERGE, of what the pure fold expects of each batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake_dir = folder
+        self.rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        folder.mkdir()
+        self.table = open_table(folder / TABLE, TOPIC_QUEUE_TABLE, 30)
+
+    def write(self, rows: dict[tuple[Any, ...], tuple[Any, ...]]) -> None:
+        """Commit the difference to the rows before."""
+        keys = TOPIC_QUEUE_TABLE.key
+        changed = [
+            dict(zip(TOPIC_QUEUE_TABLE.column_names, (*key, *(rows.get(key) or self.rows[key])), strict=True))
+            | {"gone": key not in rows}
+            for key in {**self.rows, **rows}
+            if self.rows.get(key) != rows.get(key)
+        ]
+        only_new = not any((row[keys[0]], row[keys[1]]) in self.rows for row in changed)
+        self.rows = rows
+        if not changed:
+            return
+        schema = arrow_schema(TOPIC_QUEUE_TABLE)
+        if only_new:
+            new = [{name: row[name] for name in schema.names} for row in changed]
+            write_deltalake(self.table, pa.Table.from_pylist(new, schema=schema), mode="append")
+            return
+        source = pa.Table.from_pylist(changed, schema=schema.append(pa.field("gone", pa.bool_())))
+        merge = self.table.merge(
+            source, " and ".join(f't."{name}" = s."{name}"' for name in keys), source_alias="s", target_alias="t"
+        )
+        values = {f'"{name}"': f's."{name}"' for name in schema.names}
+        merge.when_matched_delete("s.gone").when_matched_update(values).when_not_matched_insert(values).execute()
+
+
 def all_of_it(lake_dir: Path, lake: DeltaLake) -> tuple[Any, ...]:
     """What must not depend on who wrote the files."""
     assert_chain(lake_dir)
@@ -85,11 +125,21 @@ def test_files_make_the_tables_that_delta_rs_makes(
 ) -> None:
     """Version by version, and row by row of the change data feed."""
     folder = tmp_path_factory.mktemp("both")
-    made = []
-    for name, files in (("files", True), ("delta-rs", False)):
-        lake = drive(folder / name, [*batches(records, sizes), []], files=files)
-        made.append(all_of_it(folder / name, lake))
-    assert made[0] == made[1]
+    cut = [*batches(records, sizes), []]
+    lake = drive(folder / "files", cut)
+    assert_chain(folder / "files")
+    merged, state = Merged(folder / "merged"), RouteState()
+    found = []
+    for batch, epoch in zip(cut, lake.epochs, strict=True):
+        state = Expected(batch, state).state
+        merged.write(tables_of(state)[TABLE])
+        if epoch is not None:
+            found.append((epoch.versions[TABLE], merged.table.version()))
+    assert [files for files, _ in found] == [delta_rs for _, delta_rs in found]
+    assert feed(folder / "files") == feed(folder / "merged")
+    assert lakes.last_epoch_tables(folder / "files")[TABLE] == merged.rows
+    history = ordered(lakes.history(folder / "files"))
+    assert [row for row in history if row[3] >= 0] == Expected(records).history()
     assert list((folder / "files.spool").iterdir()) == []
 
 
@@ -152,13 +202,23 @@ def about(lake_dir: Path, name: str, said: dict[str, Any]) -> tuple[Any, ...]:
     return said["partitionValues"], path.stat().st_mode, compressions, types
 
 
-def test_the_files_are_as_delta_rs_writes_them(tmp_path: Path) -> None:
+def test_the_files_are_as_delta_rs_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders, permissions, columns and their types, compression, and that no types of Arrow's own are said."""
+    drive(tmp_path / "files", AT_ONCE[:1])
+    monkeypatch.setattr(history_file, "ROWS_WORTH_A_FILE", 1_000_000)
+    monkeypatch.setattr(TopicFiles, "partitions", lambda self: [])
+    drive(tmp_path / "delta-rs", AT_ONCE[:1])
+    writer = open_writer(tmp_path / "delta-rs")
+    rows = [
+        dict(zip(TOPIC_QUEUE_TABLE.column_names, (*key, *values), strict=True))
+        for key, values in Expected(AT_ONCE[0]).tables()[TABLE].items()
+    ]
+    writer._append(
+        TOPIC_QUEUE_TABLE, [pa.Table.from_pylist(rows, schema=arrow_schema(TOPIC_QUEUE_TABLE))], Transaction("q", 9)
+    )
     for name in (TABLE, HISTORY):
         made = []
-        for files in (True, False):
-            lake_dir = tmp_path / f"{name}-{files}"
-            drive(lake_dir, AT_ONCE[:1], files=files)
+        for lake_dir in (tmp_path / "files", tmp_path / "delta-rs"):
             adds = [add for kind, add in actions(lake_dir, name, 1) if kind == "add"]
             made.append({add["path"].rpartition("/")[0]: about(lake_dir, name, add) for add in adds})
         assert made[0] == made[1]
@@ -220,11 +280,11 @@ def test_rows_of_another_epoch_are_not_committed(tmp_path: Path) -> None:
     assert list(versions(tmp_path / "lake", HISTORY)) == []
 
 
-def test_a_partition_that_is_named_twice_is_not_committed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("times", "why"), [(1, "no change of it"), (2, "twice")])
+def test_a_partition_without_a_change_or_named_twice_is_not_committed(tmp_path: Path, times: int, why: str) -> None:
     lake = DeltaLake(open_writer(tmp_path / "lake"))
-    twice = Partition({"brokerName": "a"}, None, None)
-    with pytest.raises(ValueError, match="twice"):
-        lake.writer.write("q", 0, Batch(partitions=[twice, twice]))
+    with pytest.raises(ValueError, match=why):
+        lake.writer.write("q", 0, Batch(partitions=[Partition({"brokerName": "a"}, None, None)] * times))
     assert lake.writer.tables[TOPIC_QUEUE_TABLE.name].version == 0
 
 

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from dev.benchmarks.harness.shard import OneShard
 from dev.support import events as make
 from dev.support.generated_logs import written
+from dev.support.memory_files import MemoryShard
 from pipelines.shard_fold import Record
 
 
 def test_the_watermark_is_the_time_of_the_last_clock() -> None:
-    shard = OneShard()
+    shard = MemoryShard()
     events = [
         (0, make.register("a:1", name="silent", heartbeat_timeout_millis=1_000)),
         (5_000, make.clock()),
@@ -21,5 +21,5 @@ def test_the_watermark_is_the_time_of_the_last_clock() -> None:
     assert (progress.watermark_ms, progress.event_time_ms) == (records[1].event_time_ms, records[2].event_time_ms)
     batch = shard.batch([Record(*record) for record in written([(20_000, make.put("n", "k"))])])
     assert [each.watermark_ms for each in batch.progress] == [records[1].event_time_ms], "kept between batches"
-    groups = {packed.broker_name for packed in shard.open().finish().groups}
+    groups = {packed.broker_name for packed in shard.open(1).finish().groups}
     assert groups == {"late"}, "overdue, and no CLOCK yet"

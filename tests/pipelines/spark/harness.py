@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real query in this process: a SQLite log with a clock of its own, one Spark session, waiting without sleeping."""
+"""The real query in this process: a SQLite log with a clock of its own, one Spark session, waiting for what is folded."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from dev.support.generated_logs import START_MS
 from dev.support.stamps import stamps_of
 from eventlog.base import LogRecord
 from eventlog.sqlite.log import SqliteLog
-from lake.write.writer import Epoch
 from pipelines.job import FoldQuery, FoldSettings
 from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
 
@@ -50,8 +48,6 @@ class Stage:
             },
         )
         self.query: FoldQuery | None = None
-        self.epochs: list[Epoch] = []
-        self._moved = threading.Condition()
 
     # --- the log ---
 
@@ -87,7 +83,7 @@ class Stage:
     def start(self) -> None:
         """Start the query, or go on with it."""
         assert self.query is None
-        self.query = FoldQuery(self.spark, self.settings, self._on_epoch)
+        self.query = FoldQuery(self.spark, self.settings)
 
     def stop(self) -> None:
         """Stop it."""
@@ -99,12 +95,11 @@ class Stage:
         """Until everything up to an offset is folded and committed."""
         assert self.query is not None
         deadline = time.monotonic() + WAIT_S
-        with self._moved:
-            while self.query.writer.log_offset < offset:
-                error = self.query.query.exception()
-                assert error is None, error
-                assert time.monotonic() < deadline, f"at {self.query.writer.log_offset}, waiting for {offset}"
-                self._moved.wait(0.05)
+        while self.query.writer.log_offset < offset:
+            error = self.query.query.exception()
+            assert error is None, error
+            assert time.monotonic() < deadline, f"at {self.query.writer.log_offset}, waiting for {offset}"
+            time.sleep(0.01)
         with self.query._committing:  # the writer knows the offset before it has written it
             pass
 
@@ -117,8 +112,3 @@ class Stage:
     def close(self) -> None:
         self.stop()
         self.log.close()
-
-    def _on_epoch(self, epoch: Epoch) -> None:
-        with self._moved:
-            self.epochs.append(epoch)
-            self._moved.notify_all()
