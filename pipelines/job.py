@@ -52,6 +52,8 @@ _WATERMARK_DELAY: Final = "1 millisecond"
 """Spark drops what is not later than the watermark: so records of equal time, in two batches, are kept."""
 _PACE_AT_MOST_S: Final = 10.0
 """The tables are at most so far behind the event log, and as long as a batch takes."""
+_PACE_BURST_S: Final = 2.0
+"""Some changes after a quiet time are in the tables within a second each."""
 _STEP_AT_MOST_S: Final = 60.0
 """A step of the intervals takes some seconds where millions of topics are new."""
 
@@ -185,6 +187,7 @@ class FoldQuery:
             settings.max_bytes_per_batch,
             pace=PaceSettings(
                 cores=settings.cores,
+                burst_s=_PACE_BURST_S,
                 least_s=settings.trigger_ms / 1000,
                 most_s=max(_PACE_AT_MOST_S, settings.trigger_ms / 1000),
                 pid=os.getpid(),

@@ -89,14 +89,16 @@ class PaceSettings(msgspec.Struct, frozen=True):
     """When the next micro-batch may begin.
 
     Attributes:
-        cores: Cores that batches may use, on average over the time from one's begin to the next one's; 0: no bound.
+        cores: Cores that batches may use on average; 0: no bound.
+        burst_s: Seconds of processor that batches may use at once after a quiet time.
         least_s: A batch begins at most this often.
-        most_s: No batch waits longer, however dear the one before was.
+        most_s: No batch waits longer, however dear the ones before were.
         pid: The process whose processor time counts, with all that it has started.
         hasten_file: Its time is when somebody asked for the next batch; "": nobody can.
     """
 
     cores: float = 0.0
+    burst_s: float = 2.0
     least_s: float = 0.0
     most_s: float = 10.0
     pid: int = 0
@@ -107,7 +109,9 @@ NO_PACE: Final = PaceSettings()
 
 
 class Pace:
-    """When the next micro-batch may begin, by what the last one has cost.
+    """When the next micro-batch may begin, by the processor time of those before: a token bucket.
+
+    The first batch is free: most of what it costs is Spark's start.
 
     Args:
         settings: See there.
@@ -122,30 +126,50 @@ class Pace:
         spent_s: Callable[[int], float] = processor_s,
     ) -> None:
         self._settings, self._clock, self._spent_s = settings, clock, spent_s
-        self._began_s = -settings.most_s - settings.least_s
-        self._spent_before_s = 0.0
+        self._began_s: float | None = None
+        """When the last batch began; None before the first."""
+        self._left_s = self._spent_before_s = 0.0
+        """Tokens when it began, and processor time."""
+        self._cost_s: float | None = 0.0
+        """Of the last batch; None while that is not known. The first batch costs nothing."""
         self._hastened_ns = self._asked_ns()
 
     def begins(self) -> None:
         """A batch begins now."""
-        self._began_s = self._clock()
+        settings, now_s = self._settings, self._clock()
         self._hastened_ns = self._asked_ns()
-        if self._settings.cores:
-            self._spent_before_s = self._spent_s(self._settings.pid)
+        if settings.cores:
+            is_first = self._began_s is None
+            self._left_s = settings.burst_s if is_first else min(settings.burst_s, max(0.0, self._tokens_s(now_s)))
+            self._spent_before_s = self._spent_s(settings.pid)
+            self._cost_s = 0.0 if is_first else None
+        self._began_s = now_s
 
     def due_s(self) -> float:
         """When the next one may begin, on the clock. To be asked when the last one is over."""
         settings = self._settings
+        if self._began_s is None:
+            return self._clock()
         wait_s = settings.least_s
-        if settings.cores and self._clock() < self._began_s + settings.most_s:
-            cost_s = self._spent_s(settings.pid) - self._spent_before_s
-            wait_s = max(wait_s, min(cost_s / settings.cores, settings.most_s))
+        if settings.cores:
+            missing_s = -self._tokens_s(self._began_s)
+            wait_s = max(wait_s, missing_s / settings.cores)
         return self._began_s + wait_s
 
     def is_hastened(self) -> bool:
         """Whether somebody has asked for a batch since the last one began, and it is time for one by `least_s`."""
-        asked_ns = self._asked_ns()
-        return asked_ns > self._hastened_ns and self._clock() >= self._began_s + self._settings.least_s
+        began_s = self._began_s
+        return self._asked_ns() > self._hastened_ns and (
+            began_s is None or self._clock() >= began_s + self._settings.least_s
+        )
+
+    def _tokens_s(self, now_s: float) -> float:
+        """Processor time that may be used by then; less than 0 where too much was."""
+        if self._cost_s is None:
+            self._cost_s = self._spent_s(self._settings.pid) - self._spent_before_s
+        cores = self._settings.cores
+        left_s = max(self._left_s - self._cost_s, -cores * self._settings.most_s)  # what nobody waits for is no debt
+        return left_s + cores * (now_s - (self._began_s or now_s))
 
     def _asked_ns(self) -> int:
         try:

@@ -109,11 +109,13 @@ def delete(path: Path, where: str) -> None:
 
 
 class Paced:
-    """A pace whose clock and processor time the test moves."""
+    """A pace whose clock and processor time the test moves. Its first batch has been."""
 
     def __init__(self, hasten_file: str = "") -> None:
         self.now_s = self.spent_s = 1_000.0
         self.pace = Pace(PaceSettings(cores=0.1, least_s=1.0, hasten_file=hasten_file), *self.readings())
+        assert self.pace.due_s() <= self.now_s
+        assert self.batch(5.0, 30.0) == 1.0, "the first is free"
 
     def readings(self) -> tuple[Callable[[], float], Callable[[int], float]]:
         return lambda: self.now_s, lambda _pid: self.spent_s
@@ -127,17 +129,33 @@ class Paced:
         return self.pace.due_s() - began_s
 
 
-@pytest.mark.parametrize(("spent_s", "waits_s"), [(0.0, 1.0), (0.05, 1.0), (0.3, 3.0), (1.0, 10.0), (30.0, 10.0)])
+@pytest.mark.parametrize(("spent_s", "waits_s"), [(0.0, 1.0), (2.1, 1.0), (2.3, 3.0), (3.0, 10.0), (30.0, 10.0)])
 def test_the_dearer_a_batch_the_later_the_next(spent_s: float, waits_s: float) -> None:
+    """Two seconds of processor are there after a quiet time."""
     assert Paced().batch(0.2, spent_s) == pytest.approx(waits_s)
 
 
-def test_after_a_quiet_time_a_batch_begins_at_once() -> None:
+def test_in_the_long_run_batches_use_their_share() -> None:
+    paced, began_s, spent_s = Paced(), 0.0, 0.0
+    for number in range(100):
+        if number == 20:  # the burst is over
+            began_s, spent_s = paced.now_s, paced.spent_s
+        waits_s = paced.batch(0.5, 0.35)
+        paced.now_s += waits_s - 0.5
+    assert (paced.spent_s - spent_s) / (paced.now_s - began_s) == pytest.approx(0.1, rel=0.05)
+
+
+def test_after_a_quiet_time_batches_begin_at_once() -> None:
     paced = Paced()
-    assert paced.pace.due_s() <= paced.now_s, "the first"
-    paced.batch(0.2, 30.0)
-    paced.now_s += 9.8
-    assert paced.pace.due_s() <= paced.now_s
+    for _ in range(3):
+        paced.batch(0.2, 30.0)
+        paced.now_s += 9.8
+        assert paced.pace.due_s() <= paced.now_s
+    paced.now_s += 30.0
+    assert [paced.batch(1.0, 0.3) for _ in range(7)] == [pytest.approx(1.0)] * 7
+    for _ in range(3):
+        last_s = paced.batch(1.0, 0.5)
+    assert last_s > 1.0
 
 
 def test_without_a_bound_the_cost_of_a_batch_is_not_even_looked_at() -> None:
@@ -169,7 +187,7 @@ def test_a_batch_that_is_not_due_begins_only_when_it_is_full_or_somebody_waits(
     monkeypatch.setattr(source, "WAIT_S", 0.0)
     hasten = tmp_path / "fold-hasten"
     one = sqlite(
-        max_records=4, pace=PaceSettings(least_s=0.0, cores=1e-9, most_s=3600.0, pid=1, hasten_file=str(hasten))
+        max_records=4, pace=PaceSettings(burst_s=0.0, cores=1e-9, most_s=3600.0, pid=1, hasten_file=str(hasten))
     )
     start, limit = one.initialOffset(), one.getDefaultReadLimit()
     spent = iter(range(100))
@@ -177,14 +195,18 @@ def test_a_batch_that_is_not_due_begins_only_when_it_is_full_or_somebody_waits(
     sqlite.write(make.clock())
     first = one.latestOffset(start, limit)
     assert first["offset"] == sqlite.first + 1
+    sqlite.write(make.clock())
+    second = one.latestOffset(first, limit)
+    assert second["offset"] == sqlite.first + 2, "the first one was free"
+    first = second
     sqlite.write(*[make.clock()] * 3)
     assert one.latestOffset(first, limit) == first
     sqlite.write(*[make.clock()] * 3)
     full = one.latestOffset(first, limit)
-    assert full["offset"] == sqlite.first + 5
+    assert full["offset"] == sqlite.first + 6
     assert one.latestOffset(full, limit) == full
     hasten.touch()
-    assert one.latestOffset(full, limit)["offset"] == sqlite.first + 7
+    assert one.latestOffset(full, limit)["offset"] == sqlite.first + 8
 
 
 # --- both logs ---

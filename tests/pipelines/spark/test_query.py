@@ -79,9 +79,11 @@ def test_after_a_dear_batch_the_next_one_waits_until_somebody_asks_for_it(
     stages: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_PACE_AT_MOST_S", 3_600.0)
+    monkeypatch.setattr(job, "_PACE_BURST_S", 0.0)
     stage = stages("paced", cores=1e-6)
     stage.start()
-    stage.wait(stage.append(make.register("a0:1")))
+    for broker in ("a0:1", "b0:1"):  # the first is free
+        stage.wait(stage.append(make.register(broker)))
     last = stage.append(make.put("n", "k", "v"))
     assert stage.query is not None
     time.sleep(1.5)  # a batch that does not wait takes half a second
