@@ -12,8 +12,8 @@ from starlette.responses import Response
 from api.gateway.gateway import Receipt
 from api.http.answers import AddAnswer, ReceiptAnswer, WipeAnswer
 from api.http.context import context_of
-from api.http.describe import RECEIPT_EXAMPLE, write
 from api.http.naming_rules import broker_name_problem, topic_problem
+from api.http.openapi import RECEIPT_EXAMPLE, write
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.reads import check_once
 from api.http.writes import receipt_answer

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from api.http.answers import HeartbeatAnswer, ReceiptAnswer, RegistrationAnswer
 from api.http.context import context_of
-from api.http.describe import BODY_PROBLEMS, RECEIPT_EXAMPLE, body, write
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
+from api.http.openapi import BODY_PROBLEMS, RECEIPT_EXAMPLE, body, write
 from api.http.problems import REFUSED
 from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker

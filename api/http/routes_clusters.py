@@ -14,8 +14,8 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import BrokerAnswer, BrokerListAnswer, LiveBroker
-from api.http.describe import PAST_PROBLEMS, read
 from api.http.etag import NOTHING, read_headers
+from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import AfterValidator, ConfigDict, Field
 from starlette.responses import Response
 
-from api.http.describe import READ_PROBLEMS, errors
 from api.http.events import EventFilter
+from api.http.openapi import READ_PROBLEMS, errors
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import ReadQuery, address, begin
 from schemas.route_commit import EpochMark

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from api.gateway.metrics import CONTENT_TYPE
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
-from api.http.describe import errors, plain
 from api.http.etag import JSON
+from api.http.openapi import errors, plain
 from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
 from api.http.readiness import (
     clock_problem,

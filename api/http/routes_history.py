@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
-from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
+from api.http.openapi import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.parameters import Format, IfNoneMatch, TopicPath, wanted_format
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
 from lake.history.as_of import rfc3339

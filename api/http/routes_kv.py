@@ -14,9 +14,9 @@ from starlette.responses import Response
 from api.gateway.gateway import Receipt
 from api.http.answers import KvAnswer, KvTableAnswer, ReceiptAnswer
 from api.http.context import HttpContext, context_of
-from api.http.describe import BODY_PROBLEMS, PAST_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
+from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
 from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from api.gateway.live_gateways import live_addresses
 from api.http.answers import ConfigAnswer
 from api.http.context import context_of
-from api.http.describe import READ_PROBLEMS, errors, plain
 from api.http.etag import JSON
+from api.http.openapi import READ_PROBLEMS, errors, plain
 from api.http.problems import BUSY, FORBIDDEN, Problem
 from api.http.reads import check_once
 from api.settings.shown import shown_settings

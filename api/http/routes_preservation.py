@@ -12,9 +12,9 @@ from starlette.responses import Response
 from api.gateway.self_preservation import census_of, preserved_ms_of
 from api.http.answers import ReceiptAnswer, SelfPreservationAnswer
 from api.http.context import context_of
-from api.http.describe import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
 from api.http.etag import JSON
 from api.http.models import SelfPreservationBody
+from api.http.openapi import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
 from api.http.problems import rfc3339_ms
 from api.http.reads import check_once
 from api.http.writes import read_body, receipt_answer

@@ -13,7 +13,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import ReportAnswer
-from api.http.describe import PAST_PROBLEMS, read
+from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import Format, IfNoneMatch, wanted_format
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number

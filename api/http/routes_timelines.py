@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAnswer
-from api.http.describe import PAST_PROBLEMS, read
+from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number

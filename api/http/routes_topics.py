@@ -19,9 +19,9 @@ from starlette.responses import Response
 
 from api.http.answers import TopicListAnswer, TopicSums
 from api.http.context import HttpContext
-from api.http.describe import PAST_PROBLEMS, read
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.naming_rules import topic_problem
+from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name
 from api.http.problems import (
     BAD_PARAMETER,

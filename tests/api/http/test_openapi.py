@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from api.http import models
 from api.http.answers import ProblemDetails
-from api.http.describe import ANSWER_TYPES
+from api.http.openapi import ANSWER_TYPES
 from api.http.problems import KINDS
 from dev.support.http_api import HttpApi
 
