@@ -2,9 +2,10 @@
 """Who may do how much at this gateway, for both listeners: the quotas of the moment, and what is told of refusals.
 
 Every write is judged before it goes to the log, by what it may come to; bytes that it did not come to are given back to
-their bucket, in whatever order. What
-brokers say again and again is different: a sign of life that comes over its quota is answered as ever and not written
-while the last one is young, so that nobody expires for it; and a registration that the view shows is such a sign.
+their bucket, in whatever order. Whoever comes first in a second is charged for its epoch, and for a partition that it
+writes anew; what others change in the same second is written along. What brokers say again and again is different: a
+sign of life that comes over its quota is answered as ever and not written while the last one is young, so that nobody
+expires for it; and a registration that the view shows is such a sign.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from nameserver.view.model import LiveRow
@@ -21,16 +23,8 @@ from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from security.admission.usage import Holdings, brought_by, count
-from security.admission.write_costs import (
-    NEW_GROUP_BYTES,
-    Size,
-    WriteAmplification,
-    command_bytes,
-    has_new_name,
-    log_bytes,
-    registration_bytes,
-)
+from security.admission.usage import Holdings, count, new_topics
+from security.admission.write_costs import Cost, Size, cost_of, has_new_name, log_bytes
 from security.quotas import (
     CHANGE_BYTES,
     HANDSHAKES,
@@ -56,10 +50,6 @@ _COMING_S: Final = 10.0
 """So long at most names count once, until the view shows them."""
 
 
-_ADDRESS_BYTES: Final = 150
-"""Of an address in the table of its group."""
-
-
 def peer_name(actor: Actor) -> str:
     """Who somebody is to the quotas, over either protocol: the user, else the address."""
     if actor.user is not None:
@@ -81,7 +71,6 @@ class Charge(NamedTuple):
         cost: Bytes.
         least: Of them, what it takes on the log, even if it changes nothing.
         names: New ones.
-        rewritten: Partitions that it has written anew.
         coming: Names that count as there, until the view shows them, and where they do.
     """
 
@@ -90,7 +79,6 @@ class Charge(NamedTuple):
     cost: int
     least: int
     names: int = 0
-    rewritten: tuple[str, ...] = ()
     coming: tuple[Counter[str], Collection[str]] | None = None
 
 
@@ -123,7 +111,9 @@ class GatewayQuotas:
         self._clock = clock
         self._holdings = Holdings()
         self._refusals = Refusals("quota")
-        self._epochs = WriteAmplification(clock)
+        self._second = -1
+        self._paid: set[str | int] = set()
+        """What this second's epoch writes once, and somebody was charged for."""
         self._counted_s = self._coming_since_s = -math.inf
         self._coming: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -248,44 +238,29 @@ class GatewayQuotas:
         Raises:
             QuotaError: It is too much of something.
         """
-        who, name = peer_name(event.actor), event.broker_name
-        is_new = name not in view.groups
-        had = Size() if is_new else self._size(name, view)
-        before, brought = self._holdings.find(name), brought_by(event, names, payload, view, self._coming)
-        after = self._holdings.after(who, brought, is_new=is_new)
-        brokers, topics, json_bytes = self._holdings.without(who, name)
-        wanted = [
-            (
-                "brokers",
-                who,
-                brokers + after.brokers,
-                before is None or after.brokers > before.brokers or before.who != who,
-            ),
-            ("topics", who, topics + after.topics, brought.new_rows + brought.new_mappings > 0),
-            ("topic-mb", who, json_bytes + after.json_bytes, before is None or after.json_bytes > before.json_bytes),
-            ("all-brokers", "", len(view.groups) + 1, is_new),
-            ("all-topics", "", len(view.topics) + brought.new_names, brought.new_names > 0),
-        ]
-        for quota, whose, number, grows in wanted:
-            if grows:
-                self._check(self._judge.count(quota, whose, number), event.actor.peer)
-        cost = registration_bytes(len(payload), brought.told) + self._epochs.commits_bytes(view)
-        cost += 2 * _ADDRESS_BYTES * len(view.live_rows(name))  # the group's table, before and after
+        who, name, peer = peer_name(event.actor), event.broker_name, event.actor.peer
+        is_new, (new_rows, new_names) = name not in view.groups, new_topics(event, names, view)
+        if new_names:  # many brokers bring the same ones at once
+            topics, coming = view.topics, self._coming
+            new_names = sum(topic not in topics and not coming.get(topic) for topic in names)
+        after = self._holdings.after(who, event, len(names), new_rows, payload, view)
+        for quota, number in self._holdings.growth(name, after).items():
+            self._check(self._judge.count(quota, who, number), peer)
         if is_new:
-            cost += NEW_GROUP_BYTES
-        elif not self._epochs.has_paid(name):
-            cost += had.rewrite_bytes
-        least = log_bytes(len(payload))
-        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, (name,))
-        self._take(charge, event.actor.peer)
+            self._check(self._judge.count("all-brokers", "", len(view.groups) + 1), peer)
+        if new_names:
+            self._check(self._judge.count("all-topics", "", len(view.topics) + new_names), peer)
+        cost = self._cost(event, payload, view, names)
+        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost.bytes, log_bytes(len(payload)), new_names + is_new)
+        self._take(charge, cost, peer)
         self._holdings.take(name, after, view)
-        if brought.new_names:
-            if self._clock() - self._coming_since_s > _COMING_S:
-                self._coming_since_s = self._clock()
-                self._coming = Counter()
-            self._coming.update(iter(names))
-            charge = charge._replace(coming=(self._coming, names))
-        return charge
+        if not new_names:
+            return charge
+        if self._clock() - self._coming_since_s > _COMING_S:
+            self._coming_since_s = self._clock()
+            self._coming = Counter()
+        self._coming.update(iter(names))
+        return charge._replace(coming=(self._coming, names))
 
     def reading(self, actor: Actor, size_bytes: int) -> None:
         """Let a large registration be read; until `reading_has_ended` it counts as so much.
@@ -309,16 +284,14 @@ class GatewayQuotas:
         is_brokers = isinstance(event, _OF_BROKERS)
         if not is_brokers and self._trusts_users and event.actor.user is not None:
             return None
-        role = Role.BROKER if is_brokers else Role.ADMIN
-        rewrite_bytes, rewritten = self._epochs.rewrite_bytes(event, view, self._size)
-        cost = command_bytes(event, len(payload)) + self._epochs.commits_bytes(view) + rewrite_bytes
-        names, least = int(has_new_name(event, view)), log_bytes(len(payload))
-        charge = Charge(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten)
+        quota, who = CHANGE_BYTES[Role.BROKER if is_brokers else Role.ADMIN], peer_name(event.actor)
+        cost = self._cost(event, payload, view)
+        charge = Charge(quota, who, cost.bytes, log_bytes(len(payload)), int(has_new_name(event, view)))
         if isinstance(event, ChannelClosed):
             self._judge.charge(charge.quota, charge.who, self._clock(), charge.cost)
-            self._paid(charge)
+            self._has_paid(charge, cost)
         else:
-            self._take(charge, event.actor.peer)
+            self._take(charge, cost, event.actor.peer)
         return charge
 
     def refund(self, charge: Charge | None, *, is_written: bool) -> None:
@@ -331,7 +304,7 @@ class GatewayQuotas:
         if charge is None:
             return
         now_s = self._clock()
-        self._epochs.refund()
+        self._paid.clear()  # whoever comes next pays for the epoch
         unused = charge.cost - (charge.least if is_written else 0)
         self.charged_bytes[charge.quota] -= unused
         self._judge.charge(charge.quota, charge.who, now_s, -unused)
@@ -358,7 +331,14 @@ class GatewayQuotas:
 
     # --- inner ---
 
-    def _take(self, charge: Charge, peer: str | None) -> None:
+    def _cost(self, event: AnyEvent, payload: bytes, view: RouteView, names: Collection[str] = ()) -> Cost:
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._paid.clear()
+        return cost_of(event, len(payload), view, partial(self._size, view), self._paid, names)
+
+    def _take(self, charge: Charge, cost: Cost, peer: str | None) -> None:
         now_s = self._clock()
         if charge.names:
             self._check(self._judge.take(NEW_NAMES, charge.who, now_s, charge.names), peer)
@@ -366,13 +346,13 @@ class GatewayQuotas:
         if refusal is not None:
             self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
             raise self._error(refusal, peer)
-        self._paid(charge)
+        self._has_paid(charge, cost)
 
-    def _paid(self, charge: Charge) -> None:
+    def _has_paid(self, charge: Charge, cost: Cost) -> None:
         self.charged_bytes[charge.quota] += charge.cost
-        self._epochs.paid(charge.rewritten)
+        self._paid.update(cost.parts)
 
-    def _size(self, name: str, view: RouteView) -> Size:
+    def _size(self, view: RouteView, name: str) -> Size:
         held = self._holdings.find(name)
         return Size(min(len(view.topics), 1_000)) if held is None else held.size
 

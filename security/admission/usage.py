@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose the broker groups are, and how large: what was registered here, by peer.
 
-Kept from registration to registration, so too much rather than too little: a group that has left, topics that were
-deleted, and a registration that came to nothing go when it is counted anew (`count`), static topic mappings with their
-group. A gateway that has just started
-knows nothing; brokers register within a minute.
+Kept from registration to registration, so too much rather than too little. A group that has left, topics that were
+deleted, and a registration that came to nothing go when it is counted anew (`count`); static topic mappings go with
+their group. A gateway that has just started knows nothing; brokers register within a minute.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -34,72 +33,15 @@ class Held(NamedTuple):
     """
 
     who: str
-    brokers: int
-    size: Size
-    mappings: int
-    json_bytes: int
+    brokers: int = 0
+    size: Size = Size()
+    mappings: int = 0
+    json_bytes: int = 0
 
     @property
-    def topics(self) -> int:
-        """What it is counted for."""
-        return self.size.rows + self.mappings
-
-
-class Brought(NamedTuple):
-    """What a registration brings.
-
-    Attributes:
-        broker_name: To which group.
-        brokers: How many the group has with it.
-        rows: Topics.
-        told: Topics, and `mapping_rows`.
-        new_rows: Topics that the group has not.
-        new_mappings: Of static topic mappings and their queues, those that nobody has.
-        new_names: Topics that nobody has.
-        name_bytes: What all its names take, compressed.
-        json_bytes: What it takes as JSON.
-    """
-
-    broker_name: str
-    brokers: int
-    rows: int
-    told: int
-    new_rows: int
-    new_mappings: int
-    new_names: int
-    name_bytes: int
-    json_bytes: int
-
-
-def brought_by(
-    event: RegisterBroker, names: Collection[str], payload: bytes, view: RouteView, coming: Mapping[str, int]
-) -> Brought:
-    """What a registration brings.
-
-    Args:
-        event: Its topics may be left out.
-        names: Of its topics.
-        payload: The event as the log takes it.
-        view: At the head.
-        coming: Topics that the view will show in a moment: many brokers bring them at once.
-    """
-    has_topics = event.broker_id == MASTER_ID or event.enable_acting_master is not None
-    new_rows, new_names = _new(names, event.broker_name, view) if has_topics else (0, 0)
-    if new_names:
-        topics = view.topics
-        new_names = sum(name not in topics and not coming.get(name) for name in names)
-    live = view.live_rows(event.broker_name)
-    return Brought(
-        event.broker_name,
-        len(live) + ((event.cluster_name, event.broker_addr) not in live),
-        len(names),
-        len(names) + mapping_rows(event),
-        new_rows,
-        _new_mappings(event, view),
-        new_names,
-        len(payload),
-        inflated_bytes(payload) or 0,
-    )
+    def counts(self) -> dict[str, int]:
+        """What it is counted for, by quota."""
+        return {"brokers": self.brokers, "topics": self.size.rows + self.mappings, "topic-mb": self.json_bytes}
 
 
 class Holdings:
@@ -108,41 +50,49 @@ class Holdings:
     def __init__(self) -> None:
         """Nobody has anything."""
         self._groups: dict[str, Held] = {}
-        self._brokers_of: Counter[str] = Counter()
-        self._rows_of: Counter[str] = Counter()
-        self._bytes_of: Counter[str] = Counter()
+        self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """By peer, the sum of `Held.counts`."""
 
     def find(self, broker_name: str) -> Held | None:
         """A group, if it registered here."""
         return self._groups.get(broker_name)
 
-    def without(self, who: str, broker_name: str) -> tuple[int, int, int]:
-        """A peer's brokers, topics and bytes of JSON, one group left out."""
-        held = self._groups.get(broker_name)
-        own = held if held is not None and held.who == who else None
-        brokers, rows, json_bytes = self._brokers_of[who], self._rows_of[who], self._bytes_of[who]
-        if own is None:
-            return brokers, rows, json_bytes
-        return brokers - own.brokers, rows - own.topics, json_bytes - own.json_bytes
+    def growth(self, broker_name: str, after: Held) -> dict[str, int]:
+        """What a peer will have, by quota, of what becomes more by a registration (`after`)."""
+        before, total = self._groups.get(broker_name), self._totals.get(after.who, Counter())
+        had = Held(after.who).counts if before is None or before.who != after.who else before.counts
+        return {quota: total[quota] + now - had[quota] for quota, now in after.counts.items() if now > had[quota]}
 
-    def after(self, who: str, brought: Brought, *, is_new: bool) -> Held:
-        """A group as it will be.
+    def after(
+        self, who: str, event: RegisterBroker, topics: int, new_rows: int, payload: bytes, view: RouteView
+    ) -> Held:
+        """A group as a registration makes it.
 
         Args:
             who: Whose it will be.
-            brought: By its registration.
-            is_new: Whether nobody has such a group.
+            event: Its topics may be left out.
+            topics: That it brings.
+            new_rows: Of these, `new_topics` to the group.
+            payload: The event as the log takes it.
+            view: At the head.
         """
-        before = self._groups.get(brought.broker_name)
-        if before is None or is_new:  # what a group had before this gateway knew it, it brings again
-            size = Size(brought.rows, brought.name_bytes)
-            return Held(who, brought.brokers, size, brought.new_mappings, brought.json_bytes)
-        rows = max(brought.rows, before.size.rows + brought.new_rows)
-        share = min(1.0, (brought.new_rows + brought.new_mappings) / max(1, brought.told))
-        name_bytes = max(brought.name_bytes, before.size.name_bytes + int(brought.name_bytes * share))
-        json_bytes = max(brought.json_bytes, before.json_bytes + int(brought.json_bytes * share))
-        mappings = before.mappings + brought.new_mappings
-        return Held(who, brought.brokers, Size(rows, name_bytes), mappings, json_bytes)
+        name, live = event.broker_name, view.live_rows(event.broker_name)
+        brokers = len(live) + ((event.cluster_name, event.broker_addr) not in live)
+        mappings, json_bytes = _new_mappings(event, view), inflated_bytes(payload) or 0
+        before = self._groups.get(name)
+        if before is None or name not in view.groups:  # what a group had before this gateway knew it, it brings again
+            return Held(who, brokers, Size(topics, len(payload)), mappings, json_bytes)
+        share = min(1.0, (new_rows + mappings) / max(1, topics + mapping_rows(event)))
+        return Held(
+            who,
+            brokers,
+            Size(
+                max(topics, before.size.rows + new_rows),
+                max(len(payload), before.size.name_bytes + int(len(payload) * share)),
+            ),
+            before.mappings + mappings,
+            max(json_bytes, before.json_bytes + int(json_bytes * share)),
+        )
 
     def take(self, broker_name: str, held: Held, view: RouteView) -> None:
         """A group is somebody's now.
@@ -160,32 +110,24 @@ class Holdings:
     def recount(self, rows: Mapping[str, int]) -> None:
         """Go by what `count` has found."""
         for name, held in [*self._groups.items()]:
-            self._set(name, _counted(held, rows.get(name)))
+            counted = rows.get(name)
+            if counted is None:
+                self._set(name, None)
+                continue
+            share = min(1.0, counted / max(1, held.size.rows))
+            size = Size(counted, int(held.size.name_bytes * share))
+            self._set(name, held._replace(size=size, json_bytes=int(held.json_bytes * share)))
 
     def _set(self, broker_name: str, held: Held | None) -> None:
         before = self._groups.pop(broker_name, None)
-        if before is not None:
-            self._add(before, -1)
         if held is not None:
             self._groups[broker_name] = held
-            self._add(held, 1)
-
-    def _add(self, held: Held, sign: int) -> None:
-        for counter, number in (
-            (self._brokers_of, held.brokers),
-            (self._rows_of, held.topics),
-            (self._bytes_of, held.json_bytes),
-        ):
-            counter[held.who] += sign * number
-            if not counter[held.who]:
-                del counter[held.who]
-
-
-def _counted(held: Held | None, rows: int | None) -> Held | None:
-    if held is None or rows is None:
-        return None
-    share = min(1.0, rows / max(1, held.size.rows))
-    return held._replace(size=Size(rows, int(held.size.name_bytes * share)), json_bytes=int(held.json_bytes * share))
+            self._totals[held.who].update(held.counts)
+        if before is not None:
+            total = self._totals[before.who]
+            total.subtract(before.counts)
+            if not total["brokers"]:
+                del self._totals[before.who]
 
 
 def count(view: RouteView) -> dict[str, int]:
@@ -199,6 +141,7 @@ def count(view: RouteView) -> dict[str, int]:
 
 
 def _new_mappings(event: RegisterBroker, view: RouteView) -> int:
+    """Static topic mappings and their queues that nobody has."""
     tables, found = view.mapping_tables, 0
     for topic, info in event.topic_queue_mapping_info_map.items():
         known = tables.get(topic)
@@ -207,9 +150,11 @@ def _new_mappings(event: RegisterBroker, view: RouteView) -> int:
     return found
 
 
-def _new(names: Collection[str], broker_name: str, view: RouteView) -> tuple[int, int]:
-    """How many of a registration's topics are new to its group, and how many to everybody."""
-    topics, to_group, to_all = view.topics, 0, 0
+def new_topics(event: RegisterBroker, names: Collection[str], view: RouteView) -> tuple[int, int]:
+    """How many topics are new to the group, and how many to everybody. A slave's do not count."""
+    if event.broker_id != MASTER_ID and event.enable_acting_master is None:
+        return 0, 0
+    topics, broker_name, to_group, to_all = view.topics, event.broker_name, 0, 0
     if broker_name not in view.groups:
         return len(names), len(names) - sum(map(topics.__contains__, names))
     for name in names:
