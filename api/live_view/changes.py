@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
-from api.live_view.shape import broker_row, live_row
+import msgspec
+
 from nameserver.state_machine.changes import TopicChanges, topic_changes
-from nameserver.state_machine.state import BrokerGroup
-from nameserver.view.model import Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
+from nameserver.state_machine.state import BrokerGroup, BrokerKey, LiveInfo
+from nameserver.view.model import BrokerRow, Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
 from schemas.broker import QueueRow
 from schemas.route_commit import RouteCommit
+
+_json: Final = msgspec.json.Encoder(order="sorted")
 
 
 def changes_to(
@@ -38,9 +41,9 @@ def changes_to(
             changes.clusters[cluster, name] = cluster in after.clusters
         if before.live is not after.live:
             changes.live.update(_live_changes(before, after))
-        for place, servers in _differences(before.filter_servers, after.filter_servers):
+        for place, servers in differences(before.filter_servers, after.filter_servers):
             changes.filter_servers[name, *place] = servers
-        for (topic, bname), entry in _differences(before.mappings, after.mappings):
+        for (topic, bname), entry in differences(before.mappings, after.mappings):
             changes.mappings[name, topic, bname] = None if entry is None else MappingRow(entry.mapping, entry.offset)
         rows = topic_changes(before, after)
         if rows is not None:
@@ -48,6 +51,30 @@ def changes_to(
     # Group by group: a topic of several groups comes several times, which costs less than to bring its rows together.
     changes.topic_rows = chain.from_iterable(map(_deltas, moved))
     return changes
+
+
+def broker_row(group: BrokerGroup) -> BrokerRow | None:
+    """A group's row of brokerAddrTable."""
+    if not group.known:
+        return None
+    addrs = dict(sorted(group.broker_addrs.items()))
+    return BrokerRow(group.cluster or "", addrs, group.zone_name, group.enable_acting_master)
+
+
+def live_row(name: str, key: BrokerKey, info: LiveInfo) -> LiveRow:
+    """A row of brokerLiveTable."""
+    return LiveRow(
+        name,
+        *key,
+        info.last_update_ms,
+        info.last_update_offset,
+        info.heartbeat_timeout_ms,
+        info.expire_ms,
+        info.data_version,
+        info.ha_server_addr,
+        info.topic_config_digest,
+        _json.encode(info.channels).decode(),
+    )
 
 
 def _deltas(moved: TopicChanges) -> Iterator[TopicDelta]:
@@ -67,11 +94,11 @@ def _plain(row: QueueRow | None) -> Row | None:
 
 def _live_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[tuple[LiveKey, LiveRow | None]]:
     name = after.broker_name
-    for (cluster, addr), info in _differences(before.live, after.live):
+    for (cluster, addr), info in differences(before.live, after.live):
         yield (name, cluster, addr), None if info is None else live_row(name, (cluster, addr), info)
 
 
-def _differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Keys whose value is another, with the new one; None where it went."""
     if before is after:
         return

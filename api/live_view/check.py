@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check: what the head had folded up to an epoch's offset, against what the tables say of it. No I/O, clock or thread.
+"""Comparison of the live view at an epoch's offset with the tables of that epoch. No I/O, no clock, no thread.
 
-The head and the tables are folded by the same rules from the same log, so they can only differ by a defect. Compared is
-what either of them changed since the last epoch that was compared: of each broker group its rows as they were at the
-epoch's offset, of the topics whole, of the KV configuration entry by entry. What cannot be told yet stays on the list
-until a later epoch:
+Both are made by the same rules from the same event log, so only a defect makes them differ. `Check` compares the rows
+that either side changed since the last epoch that was compared. A row is named by its table and its key. These rows
+wait for a later epoch:
 
-- Topics of a group whose topics have changed again since, and an entry that has: they are only known as they are now.
-- A group whose value at the epoch's offset is forgotten, because too much changed since (`Values`).
+- Topics of a group whose topics changed after the epoch, and such a KV entry: only their newest value is known.
+- Rows of a group whose value at the epoch's offset is forgotten, because too much changed since (`_Groups`).
 
-When a broker was last heard, and its deadline by that, is compared at epochs whose brokerLiveTable lacks no heartbeat.
+The times of heartbeats are compared at epochs whose brokerLiveTable lacks no heartbeat.
 """
 
 from __future__ import annotations
@@ -19,43 +18,46 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
-from api.live_view.shape import (
-    LIVE,
-    RowKey,
-    Shape,
-    keys_between,
-    keys_in,
-    keys_of,
-    no_shape,
-    row_of_group,
-    row_of_view,
-    shape_of,
-)
-from nameserver.state_machine.state import BrokerKey, KvTable, LiveInfo, RouteState
+from api.live_view.changes import broker_row, differences, live_row
+from nameserver.state_machine.state import BrokerGroup, KvTable, RouteState, TopicTable, replace
 from nameserver.state_machine.step import GroupChange
-from nameserver.view.model import Changes, LiveRow, TopicDelta, TopicQueues
+from nameserver.view.model import Changes, LiveRow, MappingRow, TopicDelta, TopicQueues
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.events import BrokerHeartbeat
-from schemas.tables import KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE
+from schemas.tables import (
+    BROKER_ADDR_TABLE,
+    BROKER_LIVE_TABLE,
+    CLUSTER_ADDR_TABLE,
+    FILTER_SERVER_TABLE,
+    KV_CONFIG_TABLE,
+    TOPIC_QUEUE_MAPPING_INFO_TABLE,
+    TOPIC_QUEUE_TABLE,
+)
 
-_MOST_LIVE: Final = 50_000
-"""Live rows of groups, kept between epochs, half a kilobyte each: five seconds of 10,000 heartbeats a second."""
-_MOST_GROUPS: Final = 10_000
-"""Groups as they were after anything but heartbeats."""
+_MOST_GROUPS: Final = 50_000
+"""States of groups, kept between epochs, about a kilobyte each: five seconds of 10,000 heartbeats a second."""
 _MOST_ENTRIES: Final = 100_000
 """Names of changed KV entries; beyond that they are not compared."""
 _MOST_TOPICS: Final = 500_000
 """Names of changed topics; beyond that all topics are compared."""
 _EXAMPLES: Final = 20
 
-K = TypeVar("K")
-V = TypeVar("V")
-_FORGOTTEN: Final[Any] = object()
+_NO_TOPICS: Final = TopicTable()
+_FORGOTTEN: Final = BrokerGroup("")
 _offset_of = itemgetter(0)
+
+RowKey = tuple[str, tuple[str, ...]]
+"""Table, and the row's key as a view has it."""
+
+_ADDR: Final = BROKER_ADDR_TABLE.name
+_CLUSTER: Final = CLUSTER_ADDR_TABLE.name
+_LIVE: Final = BROKER_LIVE_TABLE.name
+_FILTER: Final = FILTER_SERVER_TABLE.name
+_MAPPING: Final = TOPIC_QUEUE_MAPPING_INFO_TABLE.name
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -110,7 +112,7 @@ class Moved:
         self.topics: list[str] = []
         self.entries: set[tuple[str, str]] = set()
         if changes is not None:
-            self._add(keys_in(changes))
+            self._add(_keys_in(changes))
             self.entries.update(changes.kv)
             changes.topic_rows = noting(changes.topic_rows, self.topics)
 
@@ -124,8 +126,8 @@ class Moved:
 
     def add_all(self, view: RouteView) -> None:
         """Every row of a view but the topics'."""
-        self._add(keys_of(view))
-        self.entries.update(entries_of(view.kv))
+        self._add(_keys_of(view))
+        self.entries.update(_entries_of(view.kv))
 
     def _add(self, keys: Iterable[tuple[str, RowKey]]) -> None:
         for name, row in keys:
@@ -143,8 +145,9 @@ class Check:
         """
         self._moved = Moved()
         self._moved.everything = everything
-        self._live: Values[str, Mapping[BrokerKey, LiveInfo]] = Values(_MOST_LIVE)
-        self._groups: Values[str, Shape] = Values(_MOST_GROUPS)
+        self._groups = _Groups(_MOST_GROUPS)
+        self._touched: dict[str, int] = {}
+        """Groups that were changed by more than heartbeats, and where they last were."""
         self._entries: dict[tuple[str, str], int] = {}
         """KV entries, and where they last changed."""
         self._is_whole = True
@@ -159,16 +162,11 @@ class Check:
 
     def took(self, change: GroupChange, offset: int) -> None:
         """The head took over a change of a group."""
-        name, live = change.after.broker_name, change.after.live
-        if live is not change.before.live:
-            if name not in self._live:
-                self._live.begin(name, change.before.live)
-            self._live.note(name, offset, live)
+        name = change.after.broker_name
+        self._groups.note(offset, change.before, change.after)
         if isinstance(change.event, BrokerHeartbeat):
             return  # which moves nothing else
-        if name not in self._groups:
-            self._groups.begin(name, shape_of(change.before))
-        self._groups.note(name, offset, shape_of(change.after))
+        self._touched[name] = offset
         if change.after.topics is not change.before.topics:
             self._changed[name] = offset
 
@@ -210,14 +208,15 @@ class Check:
         if moved.everything:
             moved.everything = False
             moved.add_all(tables)
-            moved.entries.update(entries_of(state.kv))
+            moved.entries.update(_entries_of(state.kv))
             self._all_topics = True
             for name in {*state.groups, *self._groups.keys()}:
-                for shape in (self._first(name, state), self._last(name, state)):
-                    moved.rows.setdefault(name, set()).update(keys_between(no_shape(name), shape))
+                nothing = BrokerGroup(name, topics=_NO_TOPICS)
+                for group in (self._first(name, state), self._last(name, state)):
+                    moved.rows.setdefault(name, set()).update(_keys_between(nothing, group))
         is_exact = tables.commit.liveness_offset == offset
-        self._heard |= self._live.keys() | moved.rows.keys()
-        names = {*self._groups.keys(), *moved.rows, *(self._heard if is_exact else ())}
+        self._heard |= self._groups.keys() | moved.rows.keys()
+        names = {*self._touched, *moved.rows, *(self._heard if is_exact else ())}
         waiting: set[str] = set()
         for name in names:
             pause()
@@ -227,42 +226,36 @@ class Check:
             self._heard &= waiting
         for name in names - waiting:
             moved.rows.pop(name, None)
+        self._touched = {name: at for name, at in self._touched.items() if at > offset or name in waiting}
         self._groups.settle(self._groups.keys() - waiting, offset)
-        self._live.settle(self._live.keys() - waiting, offset)
         self._compare_entries(tables, state.kv, found)
         self._compare_topics(tables, state, view, found, pause)
         return found
 
-    def _shape(self, name: str, offset: int, state: RouteState) -> Shape | None:
+    def _at(self, name: str, offset: int, state: RouteState) -> BrokerGroup | None:
         """A group at an offset; None where it was forgotten."""
-        now = self._last(name, state)
-        group = self._groups.at(name, offset) if name in self._groups else now
-        live = self._live.at(name, offset) if name in self._live else now.live
-        return None if group is None or live is None else group._replace(live=live)
+        return self._groups.at(name, offset) if name in self._groups else self._last(name, state)
 
-    def _first(self, name: str, state: RouteState) -> Shape:
+    def _first(self, name: str, state: RouteState) -> BrokerGroup:
         """A group as it was when it was compared last."""
-        now = self._last(name, state)
-        group = self._groups.first(name) if name in self._groups else now
-        return group._replace(live=self._live.first(name) if name in self._live else now.live)
+        return self._groups.first(name) if name in self._groups else self._last(name, state)
 
-    def _last(self, name: str, state: RouteState) -> Shape:
-        group = state.groups.get(name)
-        return no_shape(name) if group is None else shape_of(group)
+    def _last(self, name: str, state: RouteState) -> BrokerGroup:
+        return _without_topics(state.groups.get(name) or BrokerGroup(name))
 
     def _compare_group(
         self, name: str, tables: RouteView, state: RouteState, found: Comparison, *, is_exact: bool
     ) -> bool:
         """Whether it could be compared."""
-        shape = self._shape(name, tables.log_offset, state)
-        if shape is None:
+        group = self._at(name, tables.log_offset, state)
+        if group is None:
             found.is_whole = False
             return False
-        rows = {*self._moved.rows.get(name, ()), *keys_between(self._first(name, state), shape)}
+        rows = {*self._moved.rows.get(name, ()), *_keys_between(self._first(name, state), group)}
         if is_exact:
-            rows.update((LIVE, (name, *key)) for key in shape.live)
+            rows.update((_LIVE, (name, *key)) for key in group.live)
         for row in rows:
-            mine, theirs = row_of_group(shape, row), row_of_view(tables, row)
+            mine, theirs = _row_of_group(group, *row), _row_of_view(tables, *row)
             if not is_exact and isinstance(mine, LiveRow) and isinstance(theirs, LiveRow):
                 mine = msgspec.structs.replace(_as_heard(mine, theirs), topic_config_digest=theirs.topic_config_digest)
             found.add(row[0], row[1], mine, theirs)
@@ -316,7 +309,7 @@ class Check:
             if rows[0] == rows[1]:
                 continue
             has_changed = self._changed.get(name, -1) > tables.log_offset
-            if has_changed or self._shape(name, tables.log_offset, state) is None:
+            if has_changed or self._at(name, tables.log_offset, state) is None:
                 could = False
             else:
                 found.add(TOPIC_QUEUE_TABLE.name, (name, topic), *rows)
@@ -330,7 +323,7 @@ def noting(rows: Iterable[TopicDelta], topics: list[str]) -> Iterator[TopicDelta
         yield row
 
 
-def entries_of(kv: Mapping[str, Mapping[str, str | None]]) -> Iterator[tuple[str, str]]:
+def _entries_of(kv: Mapping[str, Mapping[str, str | None]]) -> Iterator[tuple[str, str]]:
     """(namespace, key) of every row of kvConfigTable."""
     return ((namespace, key) for namespace, entries in kv.items() for key in entries)
 
@@ -357,56 +350,122 @@ def _as_heard(row: LiveRow, heard: LiveRow) -> LiveRow:
     )
 
 
-class Values(Generic[K, V]):
-    """Values of keys at each offset of the event log since a key was last settled.
+def _without_topics(group: BrokerGroup) -> BrokerGroup:
+    return replace(group, topics=_NO_TOPICS)
 
-    Bounded by ``most`` values and three for each key: beyond that the values between a key's first and its newest are
-    forgotten.
+
+def _keys_between(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowKey]:
+    """The rows that differ between two states of one group, but for those of topics."""
+    name = after.broker_name
+    if broker_row(before) != broker_row(after):
+        yield _ADDR, (name,)
+    yield from ((_CLUSTER, (cluster, name)) for cluster in before.clusters ^ after.clusters)
+    for table, old, new in (
+        (_LIVE, before.live, after.live),
+        (_FILTER, before.filter_servers, after.filter_servers),
+        (_MAPPING, before.mappings, after.mappings),
+    ):
+        yield from ((table, (name, *key)) for key, _ in differences(old, new))
+
+
+def _keys_in(changes: Changes) -> Iterator[tuple[str, RowKey]]:
+    """The rows that a step moves, each with its broker group; not those of topics and KV."""
+    yield from ((name, (_ADDR, (name,))) for name in changes.brokers)
+    yield from ((key[1], (_CLUSTER, key)) for key in changes.clusters)
+    for table, keys in ((_LIVE, changes.live), (_FILTER, changes.filter_servers), (_MAPPING, changes.mappings)):
+        yield from ((key[0], (table, key)) for key in keys)
+
+
+def _keys_of(view: RouteView) -> Iterator[tuple[str, RowKey]]:
+    """All rows of a view, each with its broker group; not those of topics and KV."""
+    yield from ((name, (_ADDR, (name,))) for name in view.groups)
+    yield from ((name, (_CLUSTER, (cluster, name))) for cluster, names in view.clusters.items() for name in names)
+    for row in view.all_live_rows():
+        yield row.broker_name, (_LIVE, (row.broker_name, row.cluster_name, row.broker_addr))
+    yield from ((name, (_FILTER, (name, *place))) for place, names in view.filter_tables.items() for name in names)
+    for topic, found in view.mapping_tables.items():
+        yield from ((name, (_MAPPING, (name, topic, bname))) for bname, name in found.rows)
+
+
+def _row_of_group(group: BrokerGroup, table: str, key: tuple[str, ...]) -> object:
+    """A row as the live view has it; None, or False of a cluster's member, where it is not there."""
+    if table == _ADDR:
+        return broker_row(group)
+    if table == _CLUSTER:
+        return key[0] in group.clusters
+    place = (key[1], key[2])
+    if table == _LIVE:
+        info = group.live.get(place)
+        return None if info is None else live_row(key[0], place, info)
+    if table == _FILTER:
+        return group.filter_servers.get(place)
+    entry = group.mappings.get(place)
+    return None if entry is None else MappingRow(entry.mapping, entry.offset)
+
+
+def _row_of_view(view: RouteView, table: str, key: tuple[str, ...]) -> object:
+    """The same row as the tables have it."""
+    if table == _ADDR:
+        group = view.groups.get(key[0])
+        return None if group is None else group.row
+    if table == _CLUSTER:
+        return key[1] in view.clusters.get(key[0], ())
+    if table == _LIVE:
+        return view.live_row(key[0], key[1], key[2])
+    if table == _FILTER:
+        return view.filter_tables.get((key[1], key[2]), {}).get(key[0])
+    found = view.mapping_tables.get(key[1])
+    return None if found is None else found.rows.get((key[2], key[0]))
+
+
+class _Groups:
+    """Groups without their topics, at each offset of the event log since a group was last settled.
+
+    Bounded by ``most`` states and three for each group: beyond that the states between a group's first and its newest
+    are forgotten.
     """
 
     def __init__(self, most: int) -> None:
-        """Nothing yet."""
         self._most = self._bound = most
         self._kept = 0
-        self._of: dict[K, list[tuple[int, V]]] = {}
+        self._of: dict[str, list[tuple[int, BrokerGroup]]] = {}
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._of
+    def __contains__(self, name: str) -> bool:
+        return name in self._of
 
-    def keys(self) -> KeysView[K]:
-        """What has changed since it was settled."""
+    def keys(self) -> KeysView[str]:
+        """Names of groups that have changed since they were settled."""
         return self._of.keys()
 
-    def begin(self, key: K, value: V) -> None:
-        """What a key is, before its first change."""
-        self._of[key] = [(-1, value)]
-        self._kept += 1
-
-    def note(self, key: K, offset: int, value: V) -> None:
-        """A key's value changed at an offset, which is never less than one already noted."""
-        self._of[key].append((offset, value))
+    def note(self, offset: int, before: BrokerGroup, after: BrokerGroup) -> None:
+        """A group changed at an offset, which is never less than one already noted."""
+        entries = self._of.get(after.broker_name)
+        if entries is None:
+            entries = self._of[after.broker_name] = [(-1, _without_topics(before))]
+            self._kept += 1
+        entries.append((offset, _without_topics(after)))
         self._kept += 1
         if self._kept > self._bound:
             self._thin()
 
-    def first(self, key: K) -> V:
-        """A key's value when it was settled."""
-        return self._of[key][0][1]
+    def first(self, name: str) -> BrokerGroup:
+        """A group when it was settled."""
+        return self._of[name][0][1]
 
-    def at(self, key: K, offset: int) -> V | None:
-        """A key's value at an offset; None where it was forgotten."""
-        entries = self._of[key]
-        value = entries[bisect_right(entries, offset, key=_offset_of) - 1][1]
-        return None if value is _FORGOTTEN else value
+    def at(self, name: str, offset: int) -> BrokerGroup | None:
+        """A group at an offset; None where it was forgotten."""
+        entries = self._of[name]
+        group = entries[bisect_right(entries, offset, key=_offset_of) - 1][1]
+        return None if group is _FORGOTTEN else group
 
-    def settle(self, keys: Iterable[K], offset: int) -> None:
-        """Nobody asks for what keys were before an offset any more."""
-        for key in keys:
-            entries = self._of[key]
+    def settle(self, names: Iterable[str], offset: int) -> None:
+        """Forget what groups were before an offset."""
+        for name in names:
+            entries = self._of[name]
             index = bisect_right(entries, offset, key=_offset_of) - 1
             if index == len(entries) - 1:
                 self._kept -= len(entries)
-                del self._of[key]
+                del self._of[name]
             else:
                 self._kept -= index
                 del entries[:index]

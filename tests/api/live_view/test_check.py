@@ -83,7 +83,7 @@ def is_idle(head: LiveState) -> bool:
     check = head._check
     left = (
         check._groups.keys(),
-        check._live.keys(),
+        check._touched,
         check._heard,
         check._entries,
         check._topics,
@@ -300,7 +300,7 @@ def test_an_expiry_that_the_head_misses(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_values_beyond_the_bound_are_compared_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The epoch in between counts as unchecked, and nothing is missed."""
-    monkeypatch.setattr(check_module, "_MOST_LIVE", 10)
+    monkeypatch.setattr(check_module, "_MOST_GROUPS", 10)
     head, tables = begun()
     records = [record_of(make.register("b:1", table=make.topics("T", "U"), zone_name="z"), place(head))]
     head.take(record_of(make.register_topic("new", name="x"), place(head)))
@@ -311,7 +311,7 @@ def test_values_beyond_the_bound_are_compared_later(monkeypatch: pytest.MonkeyPa
         head.take(records[-1])
         head.publish(NO_COMMIT)
     middle = tables.fold(records[:40])
-    assert sum(len(entries) for entries in head._check._live._of.values()) <= 10
+    assert sum(len(entries) for entries in head._check._groups._of.values()) <= 10
     assert middle is not None
     head.moved(middle.moved)
     found = head.compare(middle.view)
