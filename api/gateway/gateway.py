@@ -21,7 +21,7 @@ from api.gateway.fold_status import FoldReports
 from api.gateway.follower import Follower
 from api.gateway.self_preservation import SelfPreservation
 from api.gateway.watched_view import WatchedView
-from api.live_view.checks import evidence_file
+from api.live_view.check_results import evidence_file
 from api.live_view.replica import LiveReplica
 from api.settings.gateway import GatewaySettings, Reads, with_stored
 from eventlog.base import Appended, LogReader, check_end

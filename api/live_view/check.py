@@ -61,7 +61,7 @@ _MAPPING: Final = TOPIC_QUEUE_MAPPING_INFO_TABLE.name
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One row that the head and the tables tell differently. None: there is none."""
+    """One row that differs between the live view (``head``) and the tables. None: no such row."""
 
     table: str
     key: tuple[str, ...]
@@ -70,7 +70,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Comparison:
-    """What came of comparing one epoch.
+    """The result of comparing one epoch.
 
     Attributes:
         counts: Rows that differ, by table.
@@ -85,7 +85,7 @@ class Comparison:
         self.is_whole = True
 
     def add(self, table: str, key: tuple[str, ...], head: object, tables: object) -> None:
-        """Two sides of a row, which may be equal."""
+        """Count a row if its two sides differ."""
         if head != tables:
             self.counts[table] += 1
             if len(self.examples) < _EXAMPLES:
@@ -93,19 +93,19 @@ class Comparison:
 
 
 class Moved:
-    """What the tables changed in one step, or in several.
+    """The rows that the tables changed in one step or more.
 
     Attributes:
-        everything: Nobody knows: all of it is to be compared.
+        everything: The changes are unknown, so all rows are compared.
         rows: By broker group.
         topics: In any order.
         entries: Of the KV configuration.
     """
 
     def __init__(self, changes: Changes | None = None) -> None:
-        """What a step will change; None for a view that was loaded as a whole.
+        """Note the rows of a step; None for a view that was loaded as a whole.
 
-        The step's topics are noted as whoever applies the changes reads them.
+        The step's topics are noted while its changes are applied.
         """
         self.everything = changes is None
         self.rows: dict[str, set[RowKey]] = {}
@@ -117,7 +117,7 @@ class Moved:
             changes.topic_rows = noting(changes.topic_rows, self.topics)
 
     def add(self, other: Moved) -> None:
-        """And what was changed after that."""
+        """Add the rows of a later step."""
         self.everything |= other.everything
         self.topics += other.topics
         self.entries |= other.entries
@@ -125,7 +125,7 @@ class Moved:
             self.rows.setdefault(name, set()).update(rows)
 
     def add_all(self, view: RouteView) -> None:
-        """Every row of a view but the topics'."""
+        """Add every row of a view but those of topics."""
         self._add(_keys_of(view))
         self.entries.update(_entries_of(view.kv))
 
@@ -135,13 +135,13 @@ class Moved:
 
 
 class Check:
-    """Holds what is to be compared with the next epoch. For one thread."""
+    """The rows that are compared with the next epoch. For one thread."""
 
     def __init__(self, *, everything: bool) -> None:
-        """Begin where a head begins.
+        """Begin where a live view begins.
 
         Args:
-            everything: It did not begin from the tables, so nothing is known to be equal.
+            everything: The live view did not begin from the tables, so no row is known to be equal.
         """
         self._moved = Moved()
         self._moved.everything = everything
@@ -158,10 +158,10 @@ class Check:
         self._changed: dict[str, int] = {}
         """Groups whose topics have changed, and where they last did."""
 
-    # --- told by the head ---
+    # --- noted ---
 
     def took(self, change: GroupChange, offset: int) -> None:
-        """The head took over a change of a group."""
+        """Note a change of a group in the live view."""
         name = change.after.broker_name
         self._groups.note(offset, change.before, change.after)
         if isinstance(change.event, BrokerHeartbeat):
@@ -171,14 +171,14 @@ class Check:
             self._changed[name] = offset
 
     def took_entries(self, entries: Iterable[tuple[str, str]], offset: int) -> None:
-        """The head took over changes of KV entries."""
+        """Note changes of KV entries in the live view."""
         self._entries.update(dict.fromkeys(entries, offset))
         if len(self._entries) > _MOST_ENTRIES:
             self._entries.clear()
             self._is_whole = False
 
     def showed(self, topics: Sequence[str]) -> None:
-        """The head's view shows topics that have changed."""
+        """Note changed topics that the live view shows."""
         self._topics += topics
         if len(self._topics) > _MOST_TOPICS:
             self._topics = [*set(self._topics)]
@@ -186,7 +186,7 @@ class Check:
                 self._topics, self._all_topics = [], True
 
     def moved(self, moved: Moved) -> None:
-        """The tables have taken a step; it is compared when `compare` is called next."""
+        """Note a step of the tables."""
         self._moved.add(moved)
         if len(self._moved.topics) > _MOST_TOPICS:
             self._moved.topics, self._all_topics = [], True
@@ -196,12 +196,12 @@ class Check:
     def compare(
         self, tables: RouteView, state: RouteState, view: RouteView, pause: Callable[[], None] = no_pause
     ) -> Comparison:
-        """Compare an epoch, whose offset the head has folded. A row that differs is told once, until it changes again.
+        """Compare an epoch that the live view has passed. A row that differs is reported once, until it changes again.
 
         Args:
             tables: The view of the epoch.
-            state: Of the head, now.
-            view: Of the head; it shows all but heartbeats.
+            state: The newest state of the live view.
+            view: The live view; it shows all but heartbeats.
             pause: Called often.
         """
         offset, found, moved = tables.log_offset, Comparison(), self._moved
@@ -246,7 +246,7 @@ class Check:
     def _compare_group(
         self, name: str, tables: RouteView, state: RouteState, found: Comparison, *, is_exact: bool
     ) -> bool:
-        """Whether it could be compared."""
+        """Compare the rows of a group; False if its state at the epoch is forgotten."""
         group = self._at(name, tables.log_offset, state)
         if group is None:
             found.is_whole = False
@@ -302,7 +302,7 @@ class Check:
         state: RouteState,
         found: Comparison,
     ) -> bool:
-        """Whether all rows of a topic could be compared: not those of a group that has changed since."""
+        """Compare the rows of a topic; False if one must wait, since its group has changed again."""
         could = True
         for name in {*(mine.brokers if mine else ()), *(theirs.brokers if theirs else ())}:
             rows = tuple(None if side is None else side.find(name) for side in (mine, theirs))
@@ -317,7 +317,7 @@ class Check:
 
 
 def noting(rows: Iterable[TopicDelta], topics: list[str]) -> Iterator[TopicDelta]:
-    """The same rows; their topics are written down as somebody reads them."""
+    """Give the same rows, and note their topics while they are read."""
     for row in rows:
         topics.append(row[0])
         yield row

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from api.live_view.check import Moved
-from api.live_view.checks import Checks
+from api.live_view.check_results import CheckResults
 from api.live_view.live_state import LiveState
 from eventlog.base import LOST_LOG, LogReader, LogRecord, lacks
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
@@ -137,7 +137,7 @@ class LiveReplica:
         self.fallback_reason: str | None = None
         self.failing = False
         self.errors = 0
-        self.checks = Checks(evidence)
+        self.checks = CheckResults(evidence)
 
     def heard_ms(self) -> dict[str, int]:
         """By gateway id, the time of the last event that was read of it. From any thread."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of comparing head and tables: counters for metrics and `/readyz`, and the evidence of differences."""
+"""Results of the comparisons with the tables: counters for metrics and `/readyz`, and evidence of differences."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MOST_CHARS: Final = 2_000
 _json = msgspec.json.Encoder()
 
 
-class Checks:
-    """Written by the head's thread, read by any.
+class CheckResults:
+    """Counters and reports, written by the live view's thread and read by any.
 
     Args:
         evidence: A file for the last differences; None keeps none.
