@@ -48,6 +48,7 @@ _EXAMPLES: Final = 20
 
 _NO_TOPICS: Final = TopicTable()
 _FORGOTTEN: Final = BrokerGroup("")
+"""Stands for a state that was not kept. As the first state of a group it makes every row of the group differ."""
 _offset_of = itemgetter(0)
 
 RowKey = tuple[str, tuple[str, ...]]

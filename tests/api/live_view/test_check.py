@@ -321,6 +321,25 @@ def test_values_beyond_the_bound_are_compared_later(monkeypatch: pytest.MonkeyPa
     assert {"brokerAddrTable", "topicQueueTable"} <= told(head, last).keys()
 
 
+def test_a_forgotten_group_is_compared_at_the_next_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state is forgotten at an epoch that lacks heartbeats, where nothing else of it is to be compared."""
+    monkeypatch.setattr(check_module, "_MOST_GROUPS", 10)
+    head, tables = begun()
+    records = []
+    for number in range(40):
+        records.append(record_of(make.heartbeat("b:1") if number % 2 else make.heartbeat("x:1", name="x"), place(head)))
+        head.take(records[-1])
+        head.publish(NO_COMMIT)
+    for batch, flush in ((records[:20], False), (records[20:30], False), (records[30:], True)):
+        epoch = tables.fold(batch, flush=flush, always=True)
+        assert epoch is not None
+        assert told(head, epoch) == {}
+    commit = msgspec.structs.replace(tables.view.commit, epoch=9)
+    assert told(head, Epoch(*tables.step(Changes(commit, live={LIVE_KEY: live_row_of(tables, "later")})))) == {
+        "brokerLiveTable": 1
+    }
+
+
 def test_many_topics_are_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_module, "_MOST_TOPICS", 10)
     head, tables = begun()
