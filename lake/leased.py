@@ -75,7 +75,7 @@ class LeasedLake:
         Raises:
             LeaseLostError: Another fold holds it, and this one is no standby.
             FencedError: Another fold took it while this one was about to.
-            SetupError: Its tables are damaged, or of a newer format.
+            SetupError: Its tables are damaged, or of another format.
             StoreError, OSError: Storage failed.
         """
         said, fetch_s = "", 0.0

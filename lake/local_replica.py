@@ -74,7 +74,7 @@ class LocalReplica:
         """Bring the copy to the newest version of every table, its log made anew where this object has none yet.
 
         Raises:
-            SetupError: The lake is of a newer format, or its tables are damaged.
+            SetupError: The lake is of another format, or its tables are damaged.
             StoreError, OSError: Storage failed.
         """
         self.folder.mkdir(parents=True, exist_ok=True)

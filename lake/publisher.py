@@ -227,7 +227,7 @@ class Publisher:
         Called again before the lake is taken it asks the store for what is new.
 
         Raises:
-            SetupError: The lake is of a newer format, or its tables are damaged.
+            SetupError: The lake is of another format, or its tables are damaged.
             StoreError, OSError: Storage failed.
         """
         self._is_held = False

@@ -32,7 +32,7 @@ def get(store: Store, lake_dir: Path) -> None:
         lake_dir: Missing, or empty.
 
     Raises:
-        SetupError: There is no lake, or one of a newer format; the folder is not empty.
+        SetupError: There is no lake, or one of another format; the folder is not empty.
         StoreError, OSError: It cannot be read or written.
     """
     if lake_dir.exists() and any(lake_dir.iterdir()):
