@@ -19,11 +19,12 @@ from dev.support.drive import drive
 from dev.support.generated_logs import written
 
 PAGE = ROOT / "docs" / "tutorial" / "first-route.md"
+CHOOSE = ROOT / "docs" / "how-to" / "analyze" / "choose-a-table.md"
 
 
-def block(language: str) -> str:
+def block(language: str, page: Path = PAGE) -> str:
     """The page's code in a language."""
-    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found = re.search(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
     assert found is not None, f"the page shows nothing in {language}"
     return found.group(1)
 
@@ -53,12 +54,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.jvm
 def test_spark_sql(folder: Path) -> None:
-    """As a person types it, in a folder that has ./data."""
+    """As a person types it, in a folder that has ./data; then the join of two tables at one epoch."""
+    statements = f"{block('sql')}\n{block('sql', CHOOSE)}"
     done = subprocess.run(
-        ["./routelake", "spark-sql"], cwd=folder, input=block("sql"), capture_output=True, text=True, timeout=240
+        ["./routelake", "spark-sql"], cwd=folder, input=statements, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    version, route, who = done.stdout.split("\n\n")[:3]
+    version, route, who, versions, joined = done.stdout.split("\n\n")[:5]
+    assert re.search(r"\|1 +\|1 +\|", versions), versions
+    assert re.search(r"\|orders\|b +\|\w+ +\|8 +\|", joined), joined
     assert re.search(r"\|1 +\|", version), version
     assert re.search(r"\|b +\|orders\|8 +\|8 +\|6 +\|", route), route
     assert "DELETE_TOPIC_IN_NAMESRV" in who
