@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 
@@ -16,8 +15,7 @@ PAGE = (ROOT / "docs" / "explanation" / "guarantees.md").read_text(encoding="utf
 
 @cache
 def functions(path: str) -> set[str]:
-    tree = ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return set(re.findall(r"^ *(?:async )?def (\w+)", (ROOT / "tests" / path).read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def test_every_test_that_is_named_is_there() -> None:
