@@ -40,7 +40,7 @@ class FoldOptions(Options):
         option(
             min=0,
             max=1_000,
-            help="Cores that batches may use on average: a batch waits for this, at most 10 s. 0: no limit.",
+            help="Average number of cores for batches. Each batch delays the next one, by at most 10 s. 0: no limit.",
         ),
     ] = 0.1
     shards: Annotated[

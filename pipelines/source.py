@@ -15,8 +15,8 @@ The log is read by a Python data source: one long-lived Python process finds out
 Python worker turns the batch's rows into Arrow. Spark's Kafka connector would read faster, but counts records alone: a
 batch of it has no bound in bytes, and these may inflate a thousandfold.
 
-While changes go on, batches leave most of the processor to others: after a dear one the next one waits (`Pace`). What
-is read from the tables waits with it, unless somebody asks a gateway for it with ``wait_for``.
+The fold limits its processor time: a batch that used much of it delays the next one (`Pace`). Only readers of the
+tables wait longer for it. A read with ``wait_for`` ends the delay.
 
 Heartbeats, and registrations that repeat the last one, are not worth a micro-batch of their own: they wait for the next
 record that may change something, which the next CLOCK is at the latest.
@@ -69,11 +69,11 @@ POLL_S: Final = 0.005
 """How often a waiting stream looks for new records: 20 microseconds each time."""
 
 WAIT_S: Final = 0.5
-"""How long the source waits before it tells Spark that there is no batch. Spark asks again at once, which takes some
-milliseconds of processor."""
+"""Time until the source tells Spark that there is no batch. Spark asks again at once, which takes some milliseconds of
+processor."""
 
 PACE_POLL_S: Final = 0.05
-"""How often a stream that waits for its turn looks whether somebody is in a hurry."""
+"""Time between looks at the hasten file, while a batch is not due."""
 
 _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64()),
@@ -86,15 +86,15 @@ _ARROW_SCHEMA: Final = pa.schema(_ARROW_FIELDS)
 
 
 class PaceSettings(msgspec.Struct, frozen=True):
-    """When the next micro-batch may begin.
+    """Limits for the begin of micro-batches.
 
     Attributes:
-        cores: Cores that batches may use on average; 0: no bound.
-        burst_s: Seconds of processor that batches may use at once after a quiet time.
-        least_s: A batch begins at most this often.
-        most_s: No batch waits longer, however dear the ones before were.
-        pid: The process whose processor time counts, with all that it has started.
-        hasten_file: Its time is when somebody asked for the next batch; "": nobody can.
+        cores: Cores that batches may use on average; 0: no limit.
+        burst_s: Processor seconds that batches may use without a delay after a quiet time.
+        least_s: Minimum time from the begin of one batch to the begin of the next one.
+        most_s: Maximum of that time, if there is something to fold.
+        pid: The process whose processor time counts, with all processes below it.
+        hasten_file: A reader that waits for the next batch touches this file; "": none can.
     """
 
     cores: float = 0.0
@@ -109,9 +109,9 @@ NO_PACE: Final = PaceSettings()
 
 
 class Pace:
-    """When the next micro-batch may begin, by the processor time of those before: a token bucket.
+    """A token bucket: processor time that batches have used delays the next one.
 
-    The first batch is free: most of what it costs is Spark's start.
+    The first batch is not counted, because most of its cost is Spark's start.
 
     Args:
         settings: See there.
@@ -127,11 +127,11 @@ class Pace:
     ) -> None:
         self._settings, self._clock, self._spent_s = settings, clock, spent_s
         self._began_s: float | None = None
-        """When the last batch began; None before the first."""
+        """Begin of the last batch; None before the first."""
         self._left_s = self._spent_before_s = 0.0
-        """Tokens when it began, and processor time."""
+        """At that time: tokens, and processor seconds used so far."""
         self._cost_s: float | None = 0.0
-        """Of the last batch; None while that is not known. The first batch costs nothing."""
+        """Processor seconds of the last batch; None while it runs."""
         self._hastened_ns = self._asked_ns()
 
     def begins(self) -> None:
@@ -146,7 +146,7 @@ class Pace:
         self._began_s = now_s
 
     def due_s(self) -> float:
-        """When the next one may begin, on the clock. To be asked when the last one is over."""
+        """Time on the clock at which the next batch may begin. Call it after the end of the last batch."""
         settings = self._settings
         if self._began_s is None:
             return self._clock()
@@ -157,18 +157,18 @@ class Pace:
         return self._began_s + wait_s
 
     def is_hastened(self) -> bool:
-        """Whether somebody has asked for a batch since the last one began, and it is time for one by `least_s`."""
+        """True if a reader has asked for a batch since the last one began, and `least_s` has passed."""
         began_s = self._began_s
         return self._asked_ns() > self._hastened_ns and (
             began_s is None or self._clock() >= began_s + self._settings.least_s
         )
 
     def _tokens_s(self, now_s: float) -> float:
-        """Processor time that may be used by then; less than 0 where too much was."""
+        """Processor seconds that batches may use at that time; below 0: they used too many."""
         if self._cost_s is None:
             self._cost_s = self._spent_s(self._settings.pid) - self._spent_before_s
         cores = self._settings.cores
-        left_s = max(self._left_s - self._cost_s, -cores * self._settings.most_s)  # what nobody waits for is no debt
+        left_s = max(self._left_s - self._cost_s, -cores * self._settings.most_s)  # most_s pays for all
         return left_s + cores * (now_s - (self._began_s or now_s))
 
     def _asked_ns(self) -> int:

@@ -60,10 +60,9 @@ class FoldReports:
         self._status_came, self._failure_came = Arrival(), Arrival()
 
     def hasten(self) -> None:
-        """Somebody waits for the next epoch: the fold need not spare the processor before it (`pipelines.source.Pace`).
+        """Ask the fold to begin the next batch without a delay (`pipelines.source.Pace`).
 
-        Does nothing where the lake is a store, or this process may not write beside the tables: then it comes when it
-        is due.
+        Does nothing if the lake is in an object store, or if this process may not write beside the tables.
         """
         if self._is_local:
             with suppress(OSError):

@@ -12,9 +12,9 @@ that place and they come out as its opaque; so what is found is what decoding wo
 ``"extFields":{"opaque":1}``.) The opaque is never turned into a number: the reply carries the same digits. Of a
 ROCKETMQ header the opaque is bytes 5 to 9.
 
-A JSON header is also remembered as a form with a second gap, if it decodes to the same but for the topic that stands
-there. So a new topic of a client that is known needs no decoding either. Topics that nobody has are not remembered:
-there is no end of them.
+A JSON header is also remembered as a form, which has a second gap for the topic. It is remembered only if headers with
+other topics in that gap decode to the same, but for the topic. So a request of a known client needs no decoding,
+whatever topic it asks for. Topics that nobody has are not remembered, because there is no limit to them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Key = tuple[bytes, bytes] | bytes
 
 
 class Form(NamedTuple):
-    """What requests have in common that differ in topic and opaque alone (`remoting.codec.commands.read_route_query`).
+    """Common part of requests that differ in topic and opaque alone (`remoting.codec.commands.read_route_query`).
 
     Attributes:
         answer: Finds the reply, and sets it where it may be kept until `RouteRequests.forget_replies`.
@@ -84,7 +84,7 @@ class Form(NamedTuple):
 
 
 class RouteRequest:
-    """What a route request asks for.
+    """A route request.
 
     Attributes:
         form: All but the topic.
@@ -190,7 +190,7 @@ class RouteRequests:
         return None if self._may_wait(query) else (query, b"%d" % command.opaque)
 
     def read(self, command: RemotingCommand) -> RouteRequest:
-        """What a request asks; it is not remembered."""
+        """Read a request; it is not remembered."""
         fields = command.ext_fields
         topic, numeric_keys, zone = read_route_query(command)
         signed = (fields, command.body) if fields and ACCESS_KEY in fields else None

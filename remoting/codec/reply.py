@@ -23,7 +23,7 @@ from remoting.codec.frame import (
 from schemas.codes import ResponseCode, SerializeType
 
 PLAIN_BYTES: Final = f"{string.ascii_letters}{string.digits}%|_-".encode()
-"""What RocketMQ's topics are made of (TopicValidator). JSON takes each of these as it is."""
+"""Characters of RocketMQ's topic names (TopicValidator). JSON needs to escape none of them."""
 
 _PLACE: Final = "(908172635)"
 """In a template: where the text goes. No remark has it."""
@@ -164,7 +164,7 @@ class RemarkTemplate:
 
 
 class _FilledReply:
-    """A template with its text: made anew for each request, so it does as little as possible."""
+    """A template with its text. Each request makes a new one, so it does as little as possible."""
 
     __slots__ = ("_template", "_text", "code", "size")
 

@@ -15,7 +15,9 @@ PAGE = (ROOT / "docs" / "explanation" / "guarantees.md").read_text(encoding="utf
 
 @cache
 def functions(path: str) -> set[str]:
-    return set(re.findall(r"^ *(?:async )?def (\w+)", (ROOT / "tests" / path).read_text(encoding="utf-8"), re.MULTILINE))
+    return set(
+        re.findall(r"^ *(?:async )?def (\w+)", (ROOT / "tests" / path).read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 def test_every_test_that_is_named_is_there() -> None:
