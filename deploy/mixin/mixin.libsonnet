@@ -2,8 +2,8 @@
 // one, which also serve without jsonnet.
 {
   _config+:: {
-    // Where docs/how-to/operate/operations.md can be read; `%s` is the alert's name in lower case.
-    runbookURLPattern: 'docs/how-to/operate/operations.md#%s',
+    // Where docs/how-to/operate/alerts can be read; `%s` is the alert's name.
+    runbookURLPattern: 'docs/how-to/operate/alerts/%s.md',
   },
 
   grafanaDashboards+:: {
@@ -18,7 +18,7 @@
       group {
         rules: [
           rule {
-            annotations+: { runbook_url: $._config.runbookURLPattern % std.asciiLower(rule.alert) },
+            annotations+: { runbook_url: $._config.runbookURLPattern % rule.alert },
           }
           for rule in group.rules
         ],
