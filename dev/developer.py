@@ -21,14 +21,14 @@ _CHECKS: Final = (
     ("ruff format", ["ruff", "format", "--check", "."]),
     ("mypy", ["mypy"]),
     ("import contracts", ["lint-imports"]),
-    ("docs/reference/tables.md", ["python", "-m", "schemas.tables_page", "--check"]),
+    ("generated pages", ["python", "-m", "dev.reference", "--check"]),
     ("links of Markdown files", ["python", "-m", "dev.docs", "--check"]),
     ("changes", ["towncrier", "build", "--draft", "--version", "next"]),
 )
 _FIXES: Final = (
     ("ruff check", ["ruff", "check", "--fix", "."]),
     ("ruff format", ["ruff", "format", "."]),
-    ("docs/reference/tables.md", ["python", "-m", "schemas.tables_page"]),
+    ("generated pages", ["python", "-m", "dev.reference"]),
     ("docs/adr/index.md", ["python", "-m", "dev.docs", "--fix"]),
 )
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dev.docs import ROOT
 from dev.support import events as make
 from dev.support.drive import drive
 from dev.support.generated_logs import START_MS, Garbage, written
-from schemas.tables_page import PAGE
 
-TEXT = PAGE.read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "tables.md").read_text(encoding="utf-8")
 QUERIES: dict[str, str] = dict(
     re.findall(r"^### (.+?)\n(?:(?!^#)[\s\S])*?```sql\n(.*?)```", TEXT, re.MULTILINE | re.DOTALL)
 )
