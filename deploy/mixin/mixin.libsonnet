@@ -2,8 +2,8 @@
 // one, which also serve without jsonnet.
 {
   _config+:: {
-    // Where docs/how-to/operate/alerts can be read; `%s` is the alert's name.
-    runbookURLPattern: 'docs/how-to/operate/alerts/%s.md',
+    // Address of an alert's page in your copy of the documentation; `%s` is the alert's name.
+    runbookURLPattern: 'https://routelake.example/docs/how-to/operate/alerts/%s.html',
   },
 
   grafanaDashboards+:: {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fill the generated blocks of the documentation's pages, or check that they are up to date."""
+"""Fill the generated blocks of the pages, and copies of files, or check that they are up to date with the code."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from dev.docs import ROOT, markdown_files
-from dev.reference import tables
+from dev.reference import alerts, tables
+
+COPIES: Final = {alerts.CHART_FILES / name: alerts.MIXIN / name for name in alerts.COPIED}
+"""Copy -> original."""
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
+    "alerts": alerts.reference,
+    "alerts-how-to": alerts.how_to,
     "tables": tables.sections,
+    **alerts.heads(),
 }
 """Name of a block -> function that returns its Markdown."""
 
@@ -70,6 +76,14 @@ def check(root: Path = ROOT, *, write: bool = False) -> int:
             page.write_text(new, encoding="utf-8")
         elif new != text:
             faults.append(f"{name}: not up to date with the code. Run ./routelake fix.")
+    for copy, original in COPIES.items():
+        text = original.read_text(encoding="utf-8")
+        if copy.read_text(encoding="utf-8") == text:
+            continue
+        if write:
+            copy.write_text(text, encoding="utf-8")
+        else:
+            faults.append(f"{copy.relative_to(ROOT)}: not a copy of {original.relative_to(ROOT)}. Run ./routelake fix.")
     faults += [f"docs/: no page shows the generated block {name!r}." for name in BLOCKS if name not in shown]
     for fault in faults:
         print(fault, file=sys.stderr)

@@ -68,12 +68,6 @@ def test_the_version_is_the_products() -> None:
     assert chart["appVersion"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
-@pytest.mark.parametrize("name", ["alerts.yaml", "rules.yaml"])
-def test_the_rules_are_the_mixins(name: str) -> None:
-    """A chart reads no file outside of its folder."""
-    assert (CHART / "files" / name).read_text() == (ROOT / "deploy" / "mixin" / name).read_text()
-
-
 def test_readiness_asks_for_routes_alone() -> None:
     """/readyz?strict or the fold's health would take all gateways away at once."""
     paths = set(re.findall(r"path: (/\w[\w/?]*), port", TEMPLATES["nameserver.yaml"]))
@@ -174,6 +168,16 @@ def test_images_by_digest(template: Template) -> None:
     for kind, name in (("StatefulSet", "nameserver"), ("Deployment", "fold")):
         (container,) = found[kind, f"rl-routelake-{name}"]["spec"]["template"]["spec"]["containers"]
         assert container["image"].endswith(f"@{digest}")
+
+
+def test_runbook_addresses_are_a_value(template: Template) -> None:
+    pattern = "https://docs.example.com/%s"
+    options = ["metrics.prometheusRule.enabled=true", f"metrics.prometheusRule.runbookUrlPattern={pattern}"]
+    groups = rendered(template, *said(options))["PrometheusRule", "rl-routelake"]["spec"]["groups"]
+    rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    assert len(rules) > 15
+    for rule in rules:
+        assert rule["annotations"]["runbook_url"] == pattern.replace("%s", rule["alert"])
 
 
 def test_everything_switched_on(template: Template) -> None:

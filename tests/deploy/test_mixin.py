@@ -37,6 +37,8 @@ EXPRESSIONS = [
 METRIC = re.compile(r"\b(?:rocketmq|routelake)_\w+\b")
 SELECTOR = re.compile(r"\b((?:rocketmq|routelake)_\w+)\{([^}]*)\}")
 OF_PROMETHEUS = {"job", "instance"}
+PATTERN = "https://routelake.example/docs/how-to/operate/alerts/%s.html"
+"""Address of an alert's page, of a domain that nobody can register (RFC 2606)."""
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,13 @@ def test_every_alert_has_its_page() -> None:
     assert {page.stem for page in pages.glob("*.md")} == {"index"} | {rule["alert"] for rule in ALERTS}
     for rule in ALERTS:
         assert (pages / f"{rule['alert']}.md").read_text(encoding="utf-8").startswith(f"# {rule['alert']}\n\n")
-        assert rule["annotations"]["runbook_url"] == f"docs/how-to/operate/alerts/{rule['alert']}.md"
+        assert rule["annotations"]["runbook_url"] == PATTERN.replace("%s", rule["alert"])
+
+
+def test_the_mixin_and_the_chart_have_the_address_of_the_pages_as_a_value() -> None:
+    assert f"runbookURLPattern: '{PATTERN}'" in (MIXIN / "mixin.libsonnet").read_text()
+    values = yaml.safe_load((ROOT / "deploy" / "helm" / "routelake" / "values.yaml").read_text())
+    assert values["metrics"]["prometheusRule"]["runbookUrlPattern"] == PATTERN
 
 
 def test_alerts_say_what_is_wrong_and_how_badly() -> None:
