@@ -35,7 +35,7 @@ def run(data: DataOptions, options: FoldOptions, *, standby: bool = False) -> in
     drop_secrets()
     preflight.check_data_dir(data.data_dir)
     preflight.check_log(data.log, data.data_dir)
-    options.judge(data, standby=standby)
+    options.validate(data, standby=standby)
     data.make()
     from pipelines.job import FoldSettings
     from pipelines.main import run_fold

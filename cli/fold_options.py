@@ -88,14 +88,14 @@ class FoldOptions(Options):
         ),
     ] = None
 
-    def judge(self, data: DataOptions, *, standby: bool = False) -> None:
+    def validate(self, data: DataOptions, *, standby: bool = False) -> None:
         """Refuse what a fold cannot start with. Raises SetupError."""
         if self.shards is not None:
             preflight.check_shards(self.shards)
         preflight.check_driver_memory(self.driver_memory)
         preflight.check_localhost()
         preflight.check_user()
-        self._judge_cluster(data.data_dir)
+        self._validate_cluster(data.data_dir)
         wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
         preflight.check_lake(data.lake_place, fold=True, standby=standby)
 
@@ -105,7 +105,7 @@ class FoldOptions(Options):
         config = None if self.spark_config is None else self.spark_config.resolve()
         return read_cluster(self.master, shared_dir, config)
 
-    def _judge_cluster(self, data_dir: Path) -> None:
+    def _validate_cluster(self, data_dir: Path) -> None:
         if self.cluster(data_dir) is None:
             if self.shared_dir is not None:
                 raise SetupError(

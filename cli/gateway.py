@@ -28,7 +28,7 @@ def gateway(*, data: DataOptions, options: GatewayOptions) -> None:
         raise typer.Exit(run(data, options))
     configure("serve")
     listen = options.listening()
-    options.judge(data, listen, supervised=True)
+    options.validate(data, listen, supervised=True)
     from cli.supervised import gateways, supervise
 
     raise typer.Exit(supervise(gateways(options, listen, data), data, listen, options))
@@ -39,7 +39,7 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
     configure("gateway")
     listen = options.listening()
     if not options.reuse_port:
-        options.judge(data, listen, supervised=False)
+        options.validate(data, listen, supervised=False)
     from lake.history.no_pandas import keep_pandas_out
 
     keep_pandas_out()

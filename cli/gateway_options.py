@@ -318,7 +318,7 @@ class GatewayOptions(Options):
             listen = Listen(*listen_address(read(self.config), listen))
         return preflight.listen_address(self.http, "--http", _HTTP_PORT), listen
 
-    def judge(self, data: DataOptions, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
+    def validate(self, data: DataOptions, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
         """Refuse what a gateway cannot start with, before anything is made; warn of open ports. Raises SetupError."""
         http = preflight.check_gateway(self.config, os.environ)
         self.percent()

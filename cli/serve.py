@@ -17,8 +17,8 @@ def serve(*, data: DataOptions, of_gateways: GatewayOptions, of_fold: FoldOption
     """Run the NameServer: gateways and the fold, supervised."""
     configure("serve")
     listen = of_gateways.listening()
-    of_gateways.judge(data, listen, supervised=True)
-    of_fold.judge(data)
+    of_gateways.validate(data, listen, supervised=True)
+    of_fold.validate(data)
     from cli.supervised import child, gateways, supervise
 
     children = [*gateways(of_gateways, listen, data), child("fold", data, of_fold)]

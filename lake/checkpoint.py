@@ -63,8 +63,8 @@ def write_seen(checkpoint_dir: Path, epoch: int, batch_id: int) -> None:
     write_whole(checkpoint_dir / EPOCH_FILE, f"{epoch} {batch_id}")
 
 
-def judge(checkpoint_dir: Path, last: RouteCommit | None) -> Verdict:
-    """Judge a checkpoint by the last epoch of the lake, and by whether all but its state can be read.
+def check_compatible(checkpoint_dir: Path, last: RouteCommit | None) -> Verdict:
+    """Compare a checkpoint with the last epoch of the lake, and check that all but its state can be read.
 
     None of it was synced, so that after a power cut any file of it may be torn, or be there without an older one. State
     is large, and Spark checks it when it loads it.

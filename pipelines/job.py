@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eventlog.open import open_log
-from lake.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker, judge, read_marker, remove, write_seen
+from lake.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker, check_compatible, read_marker, remove, write_seen
 from lake.commits import last_commit
 from lake.delta.ddl import open_lake, write_whole
 from lake.history.intervals import BackgroundStep, IntervalKeeper
@@ -295,7 +295,7 @@ def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:
     """Whether the checkpoint has a finished batch and belongs to the epochs in the lake."""
     if not checkpoint_dir.exists():
         return False
-    found = judge(checkpoint_dir, last_commit(lake_dir))
+    found = check_compatible(checkpoint_dir, last_commit(lake_dir))
     if not found.goes_on:
         log.warning("the checkpoint is made anew; the state comes back from the tables", why=found.why)
     return found.goes_on

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision: may somebody send this request? A function of what is known, without I/O and without a clock."""
+"""The decision whether a request is permitted. A pure function, without I/O and without a clock."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ REASONS: Final = (
 )  # fmt: skip
 
 
-def judge(
+def authorize(
     policy: Policy,
     needed: Role | None,
     identity: Identity,

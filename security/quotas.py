@@ -150,7 +150,7 @@ class Refusal(NamedTuple):
     retry_after_s: float
 
 
-class Judge:
+class Limiter:
     """What has been done of late, and by whom. One thread at a time.
 
     Attributes:

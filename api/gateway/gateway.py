@@ -96,7 +96,7 @@ class Gateway:
         committed: The latest epoch's.
         shown: The one of them that answers where a request does not say.
         fold: What the fold says of itself.
-        preservation: Who judges whether expiry should pause.
+        preservation: Decides whether expiry pauses.
         quotas: How much whoever may write.
     """
 

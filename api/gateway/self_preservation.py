@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Self-preservation: once a second a gateway looks at who is silent, and begins or ends a pause of expiry (ADR 14).
 
-The judgement is `nameserver.state_machine.preservation`, the decision an event on the log, and what it does is in the
+The rule is `nameserver.state_machine.preservation`, the decision an event on the log, and what it does is in the
 rules. While the switch is off and there is no pause, nothing is looked at.
 """
 
@@ -26,11 +26,11 @@ log = structlog.get_logger("routelake.gateway")
 
 
 class SelfPreservation:
-    """The one who judges, of one gateway. Lives on its event loop.
+    """Decides on self-preservation for one gateway. Lives on its event loop.
 
     Args:
         settings: The gateway's, as they are now.
-        view: Its view at the head; None while it follows the tables alone: then it does not judge.
+        view: Its view at the head; None while it follows the tables alone: then it does not decide.
         command: Writes an event, and returns when the view shows it.
 
     Attributes:
@@ -53,8 +53,8 @@ class SelfPreservation:
         """Somebody ended a pause while brokers were silent: no other one before they are back, or gone."""
 
     def start(self) -> None:
-        """Begin to judge."""
-        self._task = critical_task(asyncio.create_task(self._run()), "who judges whether expiry should pause")
+        """Begin to decide once a second."""
+        self._task = critical_task(asyncio.create_task(self._run()), "self-preservation")
 
     def stop(self) -> None:
         """End; a pause that is on stays on."""
@@ -64,14 +64,14 @@ class SelfPreservation:
     async def _run(self) -> None:
         while True:
             try:
-                await self.judge()
+                await self.decide()
             except RoutelakeError as error:
                 log.warning("self-preservation could not be written to the log", error=one_line(error))
             except Exception:
                 log.exception("self-preservation met a defect")
             await asyncio.sleep(self._settings().preservation_interval_s)
 
-    async def judge(self) -> None:
+    async def decide(self) -> None:
         """Look once, and write what has to be written."""
         view, settings = self._view(), self._settings()
         self.counted = None

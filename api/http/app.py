@@ -103,7 +103,7 @@ _COUNTED_REFUSALS = frozenset(
 
 
 class HttpApp(FastAPI):
-    """FastAPI, with a judgement and a count before it. The attributes are set by `create_app`."""
+    """FastAPI, with admission and a count before it. The attributes are set by `create_app`."""
 
     context: HttpContext
     sites: TrustedOrigins
@@ -122,7 +122,7 @@ class HttpApp(FastAPI):
             scope, send = {**scope, "method": "GET"}, _head_alone(send)
         refusal = self.sites.refusal(scope) or self._quota_refusal(scope)
         status = 0
-        is_judged = False
+        is_checked = False
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -141,7 +141,7 @@ class HttpApp(FastAPI):
             self.context.sessions.admit(scope)
             try:
                 self.context.proofs.check(scope)
-                is_judged = True
+                is_checked = True
                 await self.context.guard.prepare(scope)
                 self._check_parameters(scope)
             except RoutelakeError as error:
@@ -149,8 +149,8 @@ class HttpApp(FastAPI):
                 return
             await super().__call__(scope, receive, counted)
         finally:
-            if is_judged:
-                self.context.proofs.judged(scope, status)
+            if is_checked:
+                self.context.proofs.record(scope, status)
             self._count(scope, status, time.perf_counter() - began)
 
     def methods(self, scope: Scope) -> str:

@@ -212,7 +212,7 @@ class Authenticator:
         if self._access is None or not isinstance(found, Identity) or not found.is_bound:
             return
         claims = tuple(Claim(cluster, name, self._cluster_of(name)) for name in broker_names)
-        verdict = self._access.judge(Role.BROKER, found, claims, is_tls=_is_tls(request))
+        verdict = self._access.authorize(Role.BROKER, found, claims, is_tls=_is_tls(request))
         self._told(request, self._access, _operation(request), Role.BROKER, found, verdict, claims[0].broker_name)
 
     def reader(self, request: Request) -> None:
@@ -249,7 +249,7 @@ class Authenticator:
             return True
         found = request.scope[_IDENTITY]
         needed = NEEDED[RequestCode.GET_NAMESRV_CONFIG]
-        return not self._access.judge(needed, found, is_tls=_is_tls(request)).is_refused
+        return not self._access.authorize(needed, found, is_tls=_is_tls(request)).is_refused
 
     def may_see_details(self, request: Request) -> bool:
         """Whether health says more than yes or no: names, paths and errors are for readers.
@@ -272,7 +272,7 @@ class Authenticator:
 
         def may(role: Role) -> bool:
             if self._access is not None and found is not None:
-                verdict = self._access.judge(role, found, is_tls=_is_tls(request))
+                verdict = self._access.authorize(role, found, is_tls=_is_tls(request))
                 if verdict.is_refused or not verdict.reason:
                     return not verdict.is_refused
             return without_account[role]
@@ -294,7 +294,7 @@ class Authenticator:
             return False
         authorization = next((value for name, value in headers if name == b"authorization"), b"")
         found = self._by_token(authorization.decode("latin-1"), access)
-        verdict = access.judge(Role.READER, found, is_tls=False)
+        verdict = access.authorize(Role.READER, found, is_tls=False)
         if verdict.is_refused:
             return False
         quotas = self._quotas
@@ -314,7 +314,7 @@ class Authenticator:
         found = request.scope[_IDENTITY] = self._who(request, access)
         if isinstance(found, Identity):
             request.scope[PROVEN] = True
-        verdict = access.judge(needed, found, is_tls=_is_tls(request))
+        verdict = access.authorize(needed, found, is_tls=_is_tls(request))
         self._told(request, access, operation, needed, found, verdict)
         return found, not verdict.reason
 

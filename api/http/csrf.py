@@ -2,7 +2,7 @@
 """Requests that a web page makes its visitor's browser send: refused before anything else is done with them.
 
 *Cross-site writes* (CSRF). A page of another site can make a browser send requests here; some need no preflight. Every
-method but the safe ones (RFC 9110, 9.2.1) is judged by Sec-Fetch-Site: only ``same-origin`` (a page of this gateway)
+method but the safe ones (RFC 9110, 9.2.1) is decided by Sec-Fetch-Site: only ``same-origin`` (a page of this gateway)
 and ``none`` (the user's own doing) may pass. Browsers send that header to secure origins and localhost only, so without
 it Origin decides, which they send with every such request: it must name the host and port that Host names. With
 neither header the request comes from no browser. Pattern: Go's net/http CrossOriginProtection.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs that were refused, counted by address: whoever guesses tokens has to wait, before anything is judged.
+"""Proofs that were refused, counted by address: a client that guesses tokens waits before anything is checked.
 
 A proof is a token, a session, or a write, which needs either. An address that has given too many wrong ones of late is
 answered with 429. What has proven somebody there within the last minutes still counts, so that a stranger behind the
@@ -48,7 +48,7 @@ class Proofs:
         self._proven: BoundedCache[tuple[str, bytes], float] = BoundedCache(_MOST_BYTES)
 
     def check(self, scope: Scope) -> None:
-        """Let a request come to judgement.
+        """Let a request pass if its address may try another proof.
 
         Raises:
             QuotaError: Its address has had too many proofs refused.
@@ -60,8 +60,8 @@ class Proofs:
         if self._quotas.is_guessing(address) and not self._was_proven(address, scope["headers"]):
             self._quotas.refuse_guess(address, f"{client[0]}:{client[1]}")
 
-    def judged(self, scope: Scope, status: int) -> None:
-        """Count a proof that came to judgement, or remember it.
+    def record(self, scope: Scope, status: int) -> None:
+        """Count a refused proof, or remember an accepted one.
 
         Args:
             scope: Of the request, as it was answered.

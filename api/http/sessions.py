@@ -4,8 +4,8 @@
 The browser holds a random id in a cookie that no script can read (HttpOnly) and that it sends with nothing which
 another site began (SameSite=Strict). Cookies do not keep ports of a host apart, so what a page at another port of this
 host makes a browser ask (Sec-Fetch-Site: same-site) is answered as if there were no session; writes of such pages are
-refused anyway (`api.http.csrf`). A session is no right of its own: each request is judged by its token as if that had
-come with it, so it ends when the token expires or the account goes.
+refused anyway (`api.http.csrf`). A session has no rights of its own: each request is authorized by its token, as if it
+had sent the token. So the session ends when the token expires or the account is removed.
 
 Over https the cookie is Secure and has the prefix ``__Host-``, which browsers let nobody else set. Over http a page at
 another port of this host may set it, to a session of its own.
@@ -59,7 +59,7 @@ class Sessions:
 
         Args:
             scope: The request's.
-            token: Which has been judged: it is somebody's.
+            token: It has been accepted.
 
         Raises:
             UnavailableError: It cannot be kept.

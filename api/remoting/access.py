@@ -71,12 +71,12 @@ class RemotingAccess:
         claims: tuple[Claim, ...] = ()
         if isinstance(found, Identity) and found.role is Role.BROKER and found.is_bound and command.code in BOUND:
             claims = self._claims(command)
-        verdict = self._control.judge(needed, found, claims, is_tls=connection.is_tls)
+        verdict = self._control.authorize(needed, found, claims, is_tls=connection.is_tls)
         if fields and SIGNATURE in fields and not verdict.reason and isinstance(found, Identity):
             stray = stray_field(command.code, fields, command.body) if fields.get(ACCESS_KEY) == found.user else None
             if stray is not None:
                 found = Unproven("other-fields", f"no peer of RocketMQ signs such a request: {stray}", found.user)
-                verdict = self._control.judge(needed, found, is_tls=connection.is_tls)
+                verdict = self._control.authorize(needed, found, is_tls=connection.is_tls)
         refused = self._told(verdict, needed, found, command.code, connection, fields)
         if refused is not None:
             return refused
@@ -109,7 +109,7 @@ class RemotingAccess:
     def _let_pass(
         self, code: int, claims: tuple[Claim, ...], named: Mapping[str, str], sender: Identity, connection: Connection
     ) -> None:
-        verdict = self._control.judge(Role.BROKER, sender, claims, is_tls=connection.is_tls)
+        verdict = self._control.authorize(Role.BROKER, sender, claims, is_tls=connection.is_tls)
         if self._told(verdict, Role.BROKER, sender, code, connection, named) is not None:
             raise commands.RefusedError(verdict.remark, code=ResponseCode.NO_PERMISSION)
 
@@ -123,7 +123,7 @@ class RemotingAccess:
             return asked.reply or asked.answer()
         fields, body = asked.form.signed or (None, b"")
         found = identify(self._control.accounts, fields, body, peer.host, peer.identity)
-        verdict = self._control.judge(Role.READER, found, is_tls=connection.is_tls)
+        verdict = self._control.authorize(Role.READER, found, is_tls=connection.is_tls)
         if not verdict.reason:
             if asked.form.signed is None:
                 peer.may_read = True

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lake.checkpoint import judge
+from lake.checkpoint import check_compatible
 from lake.commits import commits_between, to_ms
 from lake.delta.ddl import LOCK_FILE, check_format
 from ops.backup.marker import MARKER, read_marker
@@ -186,10 +186,10 @@ def _compare_with_log(found: Examination, log: ExaminedLog) -> None:
 
 
 def _examine_checkpoint(found: Examination) -> None:
-    """Judge Spark's checkpoint as the fold does at its start."""
-    judgement = judge(found.checkpoint_dir, found.last)
-    if not judgement.goes_on:
-        found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(found.checkpoint_dir), judgement.why))
+    """Check Spark's checkpoint as the fold does at its start."""
+    verdict = check_compatible(found.checkpoint_dir, found.last)
+    if not verdict.goes_on:
+        found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(found.checkpoint_dir), verdict.why))
 
 
 def _is_held(lock: Path) -> bool:

@@ -18,7 +18,7 @@ from security.accounts_file import AccountsFile
 from security.admission.oidc_keys import Oidc
 from security.identity import NOBODY, Identity, Unproven
 from security.notices import INTERVAL_S, Notices
-from security.policy import AuthMode, Claim, Policy, Verdict, judge
+from security.policy import AuthMode, Claim, Policy, Verdict, authorize
 from security.roles import Role
 
 log = structlog.get_logger("routelake.gateway")
@@ -108,7 +108,7 @@ class AccessControl:
         problem = None if self._file is None else self._file.problem
         return problem or (None if self.oidc is None else self.oidc.problem)
 
-    def judge(
+    def authorize(
         self,
         needed: Role | None,
         found: Identity | Unproven,
@@ -116,10 +116,10 @@ class AccessControl:
         *,
         is_tls: bool,
     ) -> Verdict:
-        """`security.policy.judge`."""
+        """Decide by policy and role (`security.policy.authorize`)."""
         if isinstance(found, Identity):
-            return judge(self.policy, needed, found, None, claims, is_tls=is_tls)
-        return judge(self.policy, needed, NOBODY, found, claims, is_tls=is_tls)
+            return authorize(self.policy, needed, found, None, claims, is_tls=is_tls)
+        return authorize(self.policy, needed, NOBODY, found, claims, is_tls=is_tls)
 
     def note(self, refused: Refused) -> None:
         """Count a refusal, or a would-be one, and tell of it within bounds."""

@@ -32,7 +32,7 @@ from security.quotas import (
     NEW_NAMES,
     REFUSED_PROOFS,
     REQUESTS,
-    Judge,
+    Limiter,
     Quotas,
     Refusal,
 )
@@ -106,7 +106,7 @@ class GatewayQuotas:
             trusts_users: Whether nobody but an admin comes with a user's name where a request needs an admin.
             clock: Seconds; never goes back.
         """
-        self._judge = Judge(quotas or Quotas())
+        self._limiter = Limiter(quotas or Quotas())
         self._trusts_users = trusts_users
         self._clock = clock
         self._holdings = Holdings()
@@ -124,11 +124,11 @@ class GatewayQuotas:
     @property
     def limits(self) -> Quotas:
         """What holds."""
-        return self._judge.quotas
+        return self._limiter.quotas
 
     def used(self) -> Mapping[str, float]:
         """Of each rate: how much of what it may do at once the peer has done that has done most, 0 to 1 and beyond."""
-        return self._judge.used(self._clock())
+        return self._limiter.used(self._clock())
 
     def refused_connections(self, quota: str, times: int) -> None:
         """Listeners judge connections themselves, and bring here how often they refused one."""
@@ -138,7 +138,7 @@ class GatewayQuotas:
 
     def handshake(self, address: str) -> str | None:
         """Why there is no TLS handshake with an address now; None: there is one."""
-        refusal = self._judge.take(HANDSHAKES, address, self._clock())
+        refusal = self._limiter.take(HANDSHAKES, address, self._clock())
         if refusal is None:
             return None
         self.refused[refusal.quota] += 1
@@ -148,7 +148,7 @@ class GatewayQuotas:
         """Whether an address has had too many proofs refused of late."""
         if address not in self.guessers:
             return False
-        if self._judge.owed(REFUSED_PROOFS, address, self._clock()) is None:
+        if self._limiter.owed(REFUSED_PROOFS, address, self._clock()) is None:
             self.guessers.discard(address)
             return False
         return True
@@ -156,8 +156,8 @@ class GatewayQuotas:
     def guessed(self, address: str) -> None:
         """Count a proof that was refused."""
         now_s = self._clock()
-        self._judge.charge(REFUSED_PROOFS, address, now_s, 1.0)
-        if self._judge.owed(REFUSED_PROOFS, address, now_s) is not None:
+        self._limiter.charge(REFUSED_PROOFS, address, now_s, 1.0)
+        if self._limiter.owed(REFUSED_PROOFS, address, now_s) is not None:
             if len(self.guessers) >= _MOST_GUESSERS:
                 self.guessers.clear()  # whoever guesses again is back at once
             self.guessers.add(address)
@@ -172,7 +172,7 @@ class GatewayQuotas:
         Raises:
             QuotaError: As said.
         """
-        self._check(self._judge.owed(REFUSED_PROOFS, address, self._clock()), peer)
+        self._check(self._limiter.owed(REFUSED_PROOFS, address, self._clock()), peer)
 
     def request(self, role: Role, who: str, peer: str) -> None:
         """Let a request pass.
@@ -185,7 +185,7 @@ class GatewayQuotas:
         Raises:
             QuotaError: There were too many.
         """
-        self._check(self._judge.take(REQUESTS[role], who, self._clock()), peer)
+        self._check(self._limiter.take(REQUESTS[role], who, self._clock()), peer)
 
     # --- signs of life ---
 
@@ -206,10 +206,10 @@ class GatewayQuotas:
         if live is not None:
             age_ms = now_ms - live.last_update_timestamp
             age = age_ms / max(1, live.heartbeat_timeout_millis)
-        if age < _YOUNG and self._judge.is_low(HEARTBEAT_BYTES, who, now_s):
+        if age < _YOUNG and self._limiter.is_low(HEARTBEAT_BYTES, who, now_s):
             self.unwritten += 1  # what is left is for those that need it
             return False
-        refusal = self._judge.take(HEARTBEAT_BYTES, who, now_s, log_bytes(payload_bytes))
+        refusal = self._limiter.take(HEARTBEAT_BYTES, who, now_s, log_bytes(payload_bytes))
         if refusal is None:
             self.charged_bytes[HEARTBEAT_BYTES] += log_bytes(payload_bytes)
             return True
@@ -245,11 +245,11 @@ class GatewayQuotas:
             new_names = sum(topic not in topics and not coming.get(topic) for topic in names)
         after = self._holdings.after(who, event, len(names), new_rows, payload, view)
         for quota, number in self._holdings.growth(name, after).items():
-            self._check(self._judge.count(quota, who, number), peer)
+            self._check(self._limiter.count(quota, who, number), peer)
         if is_new:
-            self._check(self._judge.count("all-brokers", "", len(view.groups) + 1), peer)
+            self._check(self._limiter.count("all-brokers", "", len(view.groups) + 1), peer)
         if new_names:
-            self._check(self._judge.count("all-topics", "", len(view.topics) + new_names), peer)
+            self._check(self._limiter.count("all-topics", "", len(view.topics) + new_names), peer)
         cost = self._cost(event, payload, view, names)
         charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost.bytes, log_bytes(len(payload)), new_names + is_new)
         self._take(charge, cost, peer)
@@ -268,12 +268,12 @@ class GatewayQuotas:
         Raises:
             QuotaError: It is too much.
         """
-        refusal = self._judge.take(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), size_bytes)
+        refusal = self._limiter.take(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), size_bytes)
         self._check(refusal, actor.peer)
 
     def reading_has_ended(self, actor: Actor, more_bytes: int) -> None:
         """Charge what it cost beyond that; less than nothing gives back."""
-        self._judge.charge(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), more_bytes)
+        self._limiter.charge(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), more_bytes)
 
     def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
         """Charge any other event that may change something; None where it costs nothing.
@@ -288,7 +288,7 @@ class GatewayQuotas:
         cost = self._cost(event, payload, view)
         charge = Charge(quota, who, cost.bytes, log_bytes(len(payload)), int(has_new_name(event, view)))
         if isinstance(event, ChannelClosed):
-            self._judge.charge(charge.quota, charge.who, self._clock(), charge.cost)
+            self._limiter.charge(charge.quota, charge.who, self._clock(), charge.cost)
             self._has_paid(charge, cost)
         else:
             self._take(charge, cost, event.actor.peer)
@@ -307,8 +307,8 @@ class GatewayQuotas:
         self._paid.clear()  # whoever comes next pays for the epoch
         unused = charge.cost - (charge.least if is_written else 0)
         self.charged_bytes[charge.quota] -= unused
-        self._judge.charge(charge.quota, charge.who, now_s, -unused)
-        self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
+        self._limiter.charge(charge.quota, charge.who, now_s, -unused)
+        self._limiter.charge(NEW_NAMES, charge.who, now_s, -charge.names)
         if not is_written and charge.coming is not None:
             coming, names = charge.coming
             coming.subtract(iter(names))
@@ -341,10 +341,10 @@ class GatewayQuotas:
     def _take(self, charge: Charge, cost: Cost, peer: str | None) -> None:
         now_s = self._clock()
         if charge.names:
-            self._check(self._judge.take(NEW_NAMES, charge.who, now_s, charge.names), peer)
-        refusal = self._judge.take(charge.quota, charge.who, now_s, charge.cost)
+            self._check(self._limiter.take(NEW_NAMES, charge.who, now_s, charge.names), peer)
+        refusal = self._limiter.take(charge.quota, charge.who, now_s, charge.cost)
         if refusal is not None:
-            self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
+            self._limiter.charge(NEW_NAMES, charge.who, now_s, -charge.names)
             raise self._error(refusal, peer)
         self._has_paid(charge, cost)
 

@@ -10,7 +10,7 @@ import pytest
 from schemas.codes import RequestCode
 from security.identity import NOBODY, Identity, Unproven
 from security.notices import INTERVAL_S, Notices
-from security.policy import REASONS, AuthMode, Claim, Policy, judge
+from security.policy import REASONS, AuthMode, Claim, Policy, authorize
 from security.roles import BOUND, NEEDED, Role, role_of
 
 R, B, A = Role.READER, Role.BROKER, Role.ADMIN
@@ -76,18 +76,18 @@ def test_every_code_by_every_role_in_every_mode(code: RequestCode, who: str, mod
     assert NEEDED.get(code) is needed
     identity = WHO[who]
     may = needed is not None and identity.role is not None and identity.role >= needed
-    verdict = judge(Policy(mode), NEEDED.get(code), identity, is_tls=False)
+    verdict = authorize(Policy(mode), NEEDED.get(code), identity, is_tls=False)
     if mode is AuthMode.OFF or may:
         assert verdict == (False, "", "")
         return
-    is_judged = mode is AuthMode.ENFORCE or (mode is AuthMode.ENFORCE_WRITES and needed is not R)
-    assert verdict.is_refused is is_judged
+    is_enforced = mode is AuthMode.ENFORCE or (mode is AuthMode.ENFORCE_WRITES and needed is not R)
+    assert verdict.is_refused is is_enforced
     assert verdict.reason == ("unknown-request" if needed is None else "anonymous" if identity.role is None else "role")
     assert verdict.reason in REASONS
 
 
 def test_codes_that_nobody_knows_are_nobodys() -> None:
-    assert judge(Policy(AuthMode.ENFORCE_WRITES), NEEDED.get(9_999), ADMIN, is_tls=True).is_refused
+    assert authorize(Policy(AuthMode.ENFORCE_WRITES), NEEDED.get(9_999), ADMIN, is_tls=True).is_refused
 
 
 def test_whoever_speaks_for_a_broker_needs_its_role() -> None:
@@ -113,10 +113,10 @@ def test_whoever_speaks_for_a_broker_needs_its_role() -> None:
 )
 def test_a_bound_broker(clusters: tuple[str, ...], names: tuple[str, ...], claim: Claim, objection: str) -> None:
     broker = Identity("b", B, frozenset(clusters), frozenset(names), "signature")
-    verdict = judge(Policy(AuthMode.ENFORCE), B, broker, None, [claim], is_tls=False)
+    verdict = authorize(Policy(AuthMode.ENFORCE), B, broker, None, [claim], is_tls=False)
     assert verdict.is_refused is bool(objection)
     assert objection in verdict.remark
-    assert not judge(Policy(AuthMode.ENFORCE), B, ADMIN, None, [claim], is_tls=False).is_refused
+    assert not authorize(Policy(AuthMode.ENFORCE), B, ADMIN, None, [claim], is_tls=False).is_refused
 
 
 @pytest.mark.parametrize("by", ["signature", "token", "certificate", "address"])
@@ -124,7 +124,7 @@ def test_over_plain_tcp(by: str) -> None:
     admin, reader = (Identity(role.word, role, by=by) for role in (A, R))  # type: ignore[arg-type]
 
     def refused(identity: Identity, *, is_tls: bool = False, **policy: Any) -> bool:
-        return judge(Policy(AuthMode.ENFORCE, **policy), R, identity, is_tls=is_tls).reason == "plaintext"
+        return authorize(Policy(AuthMode.ENFORCE, **policy), R, identity, is_tls=is_tls).reason == "plaintext"
 
     assert refused(admin) is (by == "signature"), "whoever heard it can send it as something else"
     assert not refused(admin, admin_plaintext=True)
@@ -135,7 +135,7 @@ def test_over_plain_tcp(by: str) -> None:
 
 
 def test_why_somebody_is_nobody() -> None:
-    verdict = judge(Policy(AuthMode.ENFORCE), R, NOBODY, Unproven("unknown-key", "AccessKey 'x' ..."), is_tls=False)
+    verdict = authorize(Policy(AuthMode.ENFORCE), R, NOBODY, Unproven("unknown-key", "AccessKey 'x' ..."), is_tls=False)
     assert verdict == (True, "unknown-key", "AccessKey 'x' ...")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.errors import SetupError
-from security.quotas import MB, NAMES, Judge, Quotas, Rate, parse
+from security.quotas import MB, NAMES, Limiter, Quotas, Rate, parse
 
 
 def test_without_a_word_the_defaults_hold() -> None:
@@ -52,27 +52,27 @@ def test_an_hour_of_one_peer_comes_to_less_than_a_gigabyte() -> None:
 
 
 def test_a_refusal_names_the_limit_the_peer_and_the_option() -> None:
-    judge = Judge(parse(["admin-requests-per-s=1:2", "brokers=3"]))
-    assert [judge.take("admin-requests-per-s", "10.0.0.1", 0.0) for _ in range(2)] == [None, None]
-    refusal = judge.take("admin-requests-per-s", "10.0.0.1", 0.0)
+    limiter = Limiter(parse(["admin-requests-per-s=1:2", "brokers=3"]))
+    assert [limiter.take("admin-requests-per-s", "10.0.0.1", 0.0) for _ in range(2)] == [None, None]
+    refusal = limiter.take("admin-requests-per-s", "10.0.0.1", 0.0)
     assert refusal is not None
     assert refusal.retry_after_s == 1.0
     assert refusal.remark == (
         "quota admin-requests-per-s: 1 admin requests a second, 2 at once, for 10.0.0.1 "
         "(--quota admin-requests-per-s=...); nothing was written"
     )
-    assert judge.take("broker-requests-per-s", "10.0.0.1", 0.0) is None
-    assert judge.take("admin-requests-per-s", "10.0.0.2", 0.0) is None
-    assert judge.count("brokers", "10.0.0.1", 3) is None
-    found = judge.count("brokers", "10.0.0.1", 4)
+    assert limiter.take("broker-requests-per-s", "10.0.0.1", 0.0) is None
+    assert limiter.take("admin-requests-per-s", "10.0.0.2", 0.0) is None
+    assert limiter.count("brokers", "10.0.0.1", 3) is None
+    found = limiter.count("brokers", "10.0.0.1", 4)
     assert found is not None
     assert found.remark.startswith("quota brokers: 3 brokers, for 10.0.0.1")
 
 
 def test_what_is_off_is_never_refused() -> None:
-    judge = Judge(parse(["reads-per-s=off", "topics=off"]))
-    assert all(judge.take("reads-per-s", "a", 0.0) is None for _ in range(100_000))
-    assert judge.count("topics", "a", 10**12) is None
+    limiter = Limiter(parse(["reads-per-s=off", "topics=off"]))
+    assert all(limiter.take("reads-per-s", "a", 0.0) is None for _ in range(100_000))
+    assert limiter.count("topics", "a", 10**12) is None
 
 
 def _rates(quotas: Quotas) -> dict[str, Rate]:

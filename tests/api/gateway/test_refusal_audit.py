@@ -117,7 +117,7 @@ def test_names_of_a_peers_choice(tmp_path: Path) -> None:
 def test_what_a_refused_peer_says_is_kept_in_short(tmp_path: Path) -> None:
     """However long names are, of whatever characters, for both listeners."""
     control = AccessControl(policy(AuthMode.ENFORCE), accounts_file(tmp_path), Metrics().observe_access)
-    verdict = control.judge(Role.ADMIN, ANONYMOUS, is_tls=True)
+    verdict = control.authorize(Role.ADMIN, ANONYMOUS, is_tls=True)
     tracemalloc.start()
     try:
         for number, via in enumerate(["remoting", "http"] * 23):
@@ -135,7 +135,7 @@ def test_hosts_of_one_ipv6_network_are_one_kind(tmp_path: Path) -> None:
     control = AccessControl(policy(AuthMode.ENFORCE), accounts_file(tmp_path), Metrics().observe_access)
     told: list[Refused] = []
     control.follow(told.append)
-    verdict = control.judge(Role.ADMIN, ANONYMOUS, is_tls=True)
+    verdict = control.authorize(Role.ADMIN, ANONYMOUS, is_tls=True)
     for number in range(4):
         control.note(Refused("remoting", "x", "admin", f"[2001:db8::{number}]:1", ANONYMOUS, verdict))
     assert len(told) == 1

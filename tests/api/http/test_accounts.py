@@ -96,8 +96,8 @@ def test_every_operation_by_every_role_in_every_mode(make_api: Any, tmp_path: Pa
             answer = api.send(method, path, **({} if body is None else {"json": body}), headers=headers)
             role = {"reader": R, "broker": B, "admin": A}.get(who)
             may = needed is None or (role is not None and role >= needed)
-            is_judged = mode is AuthMode.ENFORCE or (mode is AuthMode.ENFORCE_WRITES and needed is not R)
-            if may or not is_judged:
+            is_enforced = mode is AuthMode.ENFORCE or (mode is AuthMode.ENFORCE_WRITES and needed is not R)
+            if may or not is_enforced:
                 assert answer.status_code not in (401, 403), (method, path, who, answer.text)
             elif role is None:
                 problem(answer, 401, "unauthorized")

@@ -46,7 +46,7 @@ class Cluster:
         for _ in range(seconds // step_s):
             self.now_ms += step_s * 1_000
             self.offset = max([0, *self.api.loop.run(self._beat())])
-            self.judge()
+            self.decide()
 
     async def _beat(self) -> list[int]:
         actor = Actor(gateway="gw", via="remoting")
@@ -54,13 +54,13 @@ class Cluster:
         appended = await asyncio.gather(*(self.api.gateway.append(event) for event in events))
         return [offset for offset, _ in appended]
 
-    def judge(self) -> None:
+    def decide(self) -> None:
         """Wait until the view has the time and every heartbeat, and look twice."""
         gateway = self.api.gateway
         until(lambda: gateway.live_view.view.event_time.timestamp() * 1000 >= self.now_ms)
         until(lambda: gateway.live_view.view.log_offset >= self.offset)
         for _ in range(2):
-            self.api.loop.run(gateway.preservation.judge())
+            self.api.loop.run(gateway.preservation.decide())
 
     @property
     def routed(self) -> set[int]:
@@ -169,7 +169,7 @@ def test_ended_early_it_waits_until_the_silent_ones_are_gone(cut: Cluster) -> No
     assert cut.routed == {0}
     for number in range(1, BROKERS):  # a new cut is a new one
         cut.api.register(broker(f"b{number}", host=number, topics=["orders", f"t{number}"]))
-    cut.judge()
+    cut.decide()
     cut.pass_(200)
     assert cut.routed == set(range(BROKERS))
     assert cut.reasons() == ["BEGIN", "REQUESTED", "BEGIN"]
@@ -197,7 +197,7 @@ def test_the_live_switch(make_api: Any) -> None:
     cluster.pass_(500, 250)
     assert cluster.is_on
     assert api.put("/v1/self-preservation", {"percent": 0}).json()["outcome"] == "applied"
-    cluster.judge()
+    cluster.decide()
     assert cluster.reasons() == ["BEGIN", "SWITCHED_OFF"]
     assert cluster.routed == {0}
     for wrong in ({"percent": 100}, {"percent": -1}, {"percent": "15"}, {}, {"percent": 1.5}):
@@ -220,10 +220,10 @@ def test_where_the_log_stands_still_nobody_is_called_silent(cut: Cluster) -> Non
 
     async def deaf() -> None:
         preservation = SelfPreservation(lambda: replace(gateway.settings, gap_s=0.0), lambda: view, gateway.command)
-        await preservation.judge()
+        await preservation.decide()
         assert preservation.counted == (BROKERS, 19)
         await asyncio.sleep(0.01)
-        await preservation.judge()
+        await preservation.decide()
         assert preservation.counted is None
 
     cut.api.loop.run(deaf())

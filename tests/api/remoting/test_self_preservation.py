@@ -114,7 +114,7 @@ def test_a_pause_is_the_logs_and_not_a_gateways(tmp_path: Path) -> None:
         one.stop()
         now_ms[0] += 600_000
         until(lambda: gateway_time_ms(two) >= now_ms[0])
-        two.loop.run(two.gateway.preservation.judge())
+        two.loop.run(two.gateway.preservation.decide())
         assert is_on(two) and len(routed(two)) == BROKERS
         one.start()
         assert is_on(one) and len(routed(one)) == BROKERS
@@ -171,7 +171,7 @@ def test_brokers_that_come_back_under_other_names_are_no_cut(tmp_path: Path) -> 
             for number, other in enumerate(others):
                 other.call(register(f"renamed-{number}", addr(number)).request())
             until(lambda: gateway_time_ms(gateway) >= now_ms[0])
-            gateway.loop.run(gateway.gateway.preservation.judge())
+            gateway.loop.run(gateway.gateway.preservation.decide())
             assert not is_on(gateway)
         until(lambda: routed(gateway) == {f"renamed-{number}" for number in range(BROKERS)})
         assert len(clients) == BROKERS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lake.checkpoint import judge, write_seen
+from lake.checkpoint import check_compatible, write_seen
 from lake.commits import last_commit
 from tests.ops.doctor.data import EVENTS, go_on
 
@@ -32,7 +32,7 @@ def data(made: Path, tmp_path: Path) -> Path:
 
 
 def goes_on(data: Path) -> bool:
-    return judge(data / "checkpoints" / "fold", last_commit(data / "lake")).goes_on
+    return check_compatible(data / "checkpoints" / "fold", last_commit(data / "lake")).goes_on
 
 
 def empty(path: Path) -> None:
