@@ -14,21 +14,17 @@ which mostly wait, alternate with those that compute, so that four workers keep 
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
-from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
 
 from dev.support.measured import Measured, runs_tests
+from dev.support.units import ByUnit, RecordedDurations, in_turn
 from runtime import logs
 
 if TYPE_CHECKING:
@@ -72,10 +68,6 @@ _NOT_FAST = (
 """Folders and files, below this one, that start processes or take seconds a test."""
 
 _ROOT = Path(__file__).parent.parent
-_DURATIONS = Path(__file__).with_name("durations.json")
-"""Seconds of each file or group of files, from 2 s on. Written with --record-durations."""
-_SHORT_S = 2.0
-_GROUP = re.compile(r'mark\.xdist_group\("(\w+)"\)')
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -105,7 +97,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        items[:] = _in_turn(items)
+        items[:] = in_turn(items)
     if config.getoption("--deep"):
         return
     if config.getoption("--fast"):
@@ -155,58 +147,5 @@ def _ignore_process(process: str) -> None:
     """Leave the logging as it is."""
 
 
-@cache
-def _text(file: str) -> str:
-    return (_ROOT / file).read_text(encoding="utf-8")
-
-
-def _unit(nodeid: str) -> str:
-    """Name of the tests that go to one worker together: their group, or their file."""
-    file = nodeid.partition("::")[0]
-    group = _GROUP.search(_text(file))
-    return group[1] if group else file
-
-
-def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Sort tests by when they start."""
-    units = defaultdict[str, list[pytest.Item]](list)
-    for item in items:
-        units[_unit(item.nodeid)].append(item)
-    seconds = defaultdict(lambda: _SHORT_S, json.loads(_DURATIONS.read_text(encoding="utf-8")))
-    queues: dict[bool, list[str]] = {True: [], False: []}
-    for unit in sorted(units, key=lambda unit: seconds[unit]):
-        files = {item.nodeid.partition("::")[0] for item in units[unit]}
-        queues[any("mark.jvm" in _text(file) for file in files)].append(unit)
-    begun_s, turns = {True: 0.0, False: 0.0}, list[pytest.Item]()
-    while any(queues.values()):
-        starts_jvm = not queues[False] or (bool(queues[True]) and begun_s[True] <= begun_s[False])
-        unit = queues[starts_jvm].pop()
-        begun_s[starts_jvm] += seconds[unit]
-        turns += units[unit]
-    return turns
-
-
-class ByUnit(LoadScopeScheduling):
-    """Which tests go to one worker. Not --dist=loadgroup: pytest-xdist 3.8 cannot rename tests of pytest 9.2."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _unit(nodeid)
-
-
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByUnit:
     return ByUnit(config, log)
-
-
-class RecordedDurations:
-    """Plugin of the process that starts the workers: writes how long each unit took."""
-
-    def __init__(self) -> None:
-        self._seconds = defaultdict[str, float](float)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[_unit(report.nodeid)] += report.duration
-
-    def pytest_sessionfinish(self) -> None:
-        longest = sorted(self._seconds.items(), key=lambda found: -found[1])
-        found = {unit: round(seconds) for unit, seconds in longest if seconds >= _SHORT_S}
-        _DURATIONS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
