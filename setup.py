@@ -1,18 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: the rooms of the product under routelake/rooms. What it is called and needs stands in pyproject.toml."""
+"""The wheel: the packages of the product under routelake/rooms. Its name and what it needs are in pyproject.toml.
+
+Two builds of one commit are equal byte for byte, whoever builds them, where and when (docs/how-to/operate/install.md).
+"""
 
 from __future__ import annotations
 
-from setuptools import find_packages, setup
+import os
+import shutil
+from pathlib import Path
 
-ROOMS = (
+from setuptools import find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+PACKAGES = (
     *("api", "cli", "clients", "eventlog", "lake", "nameserver", "ops", "pipelines", "remoting", "runtime"),
     *("schemas", "security"),
 )
 
-packages = find_packages(include=[*ROOMS, *(f"{room}.*" for room in ROOMS)])
+# The oldest time that a zip archive can hold, as the time of every file in the wheel.
+os.environ["SOURCE_DATE_EPOCH"] = "315532800"
+
+
+class BuildPackages(build_py):
+    """Copy the packages into an empty folder."""
+
+    def run(self) -> None:
+        """See `build_py`. A file of an earlier build that has left the source is not in the wheel."""
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
+class BuildWheel(bdist_wheel):
+    """Pack files with modes that depend on no umask."""
+
+    def write_wheelfile(self, wheelfile_base: str, *arguments: object) -> None:
+        """See `bdist_wheel`, which packs the folder above `wheelfile_base` after this."""
+        super().write_wheelfile(wheelfile_base, *arguments)
+        for path in Path(wheelfile_base).parent.rglob("*"):
+            if path.is_file():
+                path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
+
+
+found = find_packages(include=[*PACKAGES, *(f"{package}.*" for package in PACKAGES)])
 setup(
-    packages=["routelake", *(f"routelake.rooms.{package}" for package in packages)],
+    cmdclass={"build_py": BuildPackages, "bdist_wheel": BuildWheel},
+    packages=["routelake", *(f"routelake.rooms.{package}" for package in found)],
     package_dir={"routelake": "deploy/launcher", "routelake.rooms": "."},
     package_data={
         "routelake.rooms.api.console": ["static/*"],

@@ -23,7 +23,7 @@ DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.glob("*.Containerfile"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
-ROOMS = set(re.findall(r'"(\w+)"', (ROOT / "setup.py").read_text().partition("ROOMS = (")[2].partition("\n)")[0]))
+ROOMS = set(re.findall(r'"(\w+)"', (ROOT / "setup.py").read_text().partition("PACKAGES = (")[2].partition("\n)")[0]))
 
 
 def variables_of(command: str) -> set[str]:

@@ -25,28 +25,68 @@ NOT_CODE = (
 """For people, or for other programs than ours; and the launcher, which is `routelake` itself there."""
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of what git knows, and unpacked."""
-    if shutil.which("git") is None or not (ROOT / ".git").exists():
-        pytest.skip("no git here, or this is no clone: what belongs to the wheel is what git knows")
-    folder = tmp_path_factory.mktemp("wheel")
-    source, out, unpacked = folder / "source", folder / "out", folder / "unpacked"
+def copy_source(source: Path, *, reverse: bool = False) -> None:
+    """Copy what git knows of the product into a folder, optionally with the files in reverse order."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
+    for name in sorted(filter(None, listed.split("\0")), reverse=reverse):
         if (ROOT / name).is_file() and not name.startswith(("tests/", "dev/benchmarks/", "docs/")):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
+
+
+def build(source: Path, out: Path, **environment: str) -> Path:
+    """Build the wheel of a source folder as pip does; returns its path."""
     out.mkdir()
-    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+    code = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
     done = subprocess.run(
-        [sys.executable, "-c", build, str(out)], cwd=source, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-c", code, str(out)], cwd=source, env={**os.environ, **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of what git knows."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("no git here, or this is no clone: what belongs to the wheel is what git knows")
+    folder = tmp_path_factory.mktemp("wheel")
+    copy_source(folder / "source")
+    return build(folder / "source", folder / "out")
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    """The folder of the unpacked wheel."""
+    unpacked = built.parent / "unpacked"
     with zipfile.ZipFile(built) as archive:
         archive.extractall(unpacked)
     return unpacked
+
+
+def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
+    """In another folder, from files of another age, order and mode, with another umask, and after an earlier build."""
+    source = tmp_path / "elsewhere"
+    copy_source(source, reverse=True)
+    for path in source.rglob("*"):
+        if path.is_file():
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+            path.chmod(path.stat().st_mode & 0o700)
+    leftover = source / "build" / "lib" / "routelake" / "rooms" / "api" / "left_the_source.py"
+    leftover.parent.mkdir(parents=True)
+    leftover.touch()
+    before = os.umask(0o077)
+    try:
+        again = build(source, tmp_path / "out", SOURCE_DATE_EPOCH="1600000000", TZ="Asia/Tokyo", LC_ALL="C")
+    finally:
+        os.umask(before)
+    assert again.name == built.name
+    if again.read_bytes() != built.read_bytes():
+        with zipfile.ZipFile(again) as one, zipfile.ZipFile(built) as other:
+            differing = {repr(info) for info in one.infolist()} ^ {repr(info) for info in other.infolist()}
+        pytest.fail(f"the archives differ: {sorted(differing)[:10]}")
 
 
 def test_it_has_every_file_of_the_rooms(wheel: Path) -> None:
