@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -13,6 +14,7 @@ from cli.data_options import DataOptions
 from cli.options import Options, option, usable_folder
 from pipelines.cluster.master import LOCAL, Cluster, read_cluster
 from runtime.children import wait_for_orphans
+from runtime.java import use_java
 from schemas.errors import SetupError
 
 DriverMemory = Annotated[
@@ -89,12 +91,15 @@ class FoldOptions(Options):
     ] = None
 
     def validate(self, data: DataOptions, *, standby: bool = False) -> None:
-        """Refuse what a fold cannot start with. Raises SetupError."""
+        """Refuse what a fold cannot start with, and choose its Java. Raises SetupError, ModuleNotFoundError."""
+        if find_spec("pyspark") is None:
+            raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
         if self.shards is not None:
             preflight.check_shards(self.shards)
         preflight.check_driver_memory(self.driver_memory)
         preflight.check_localhost()
         preflight.check_user()
+        use_java()
         self._validate_cluster(data.data_dir)
         wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
         preflight.check_lake(data.lake_place, fold=True, standby=standby)

@@ -12,6 +12,7 @@ from cli.data_options import DataDir, LakeUrl
 from cli.fold_options import DriverMemory
 from cli.lake import lake_folder
 from cli.route import Output
+from runtime.java import use_java
 
 
 def spark_sql(
@@ -31,6 +32,7 @@ def spark_sql(
     """
     from pipelines.spark_sql import run_spark_sql
 
+    use_java()
     with lake_folder(data_dir, lake) as folder:
         code = run_spark_sql(folder, query, as_json=output is Output.JSON, limit=limit, driver_memory=driver_memory)
     raise typer.Exit(code)

@@ -46,7 +46,7 @@ _EXTRAS: Final = {
     "object-store": ("obstore",),
 }
 """Packages of each extra of the wheel (pyproject.toml), by the names of its packages in Python."""
-_EXTRAS_OF: Final = {"gateway": "gateway", "serve": "gateway,fold"}
+_EXTRAS_OF: Final = {"gateway": "gateway", "serve": "server"}
 """Extras of commands that share packages with others."""
 
 _UNREADABLE: Final = re.compile(r"\w+ '(.+)' is not readable\.")
@@ -184,8 +184,7 @@ def _what_to_install(error: ModuleNotFoundError, words: Sequence[str]) -> str:
     extras = [extra for extra, packages in _EXTRAS.items() if package in packages]
     if not extras:
         raise error
-    wanted = _EXTRAS_OF.get(next((word for word in words if not word.startswith("-")), ""), "")
-    extra = wanted if set(extras) & set(wanted.split(",")) else extras[0]
+    extra = _EXTRAS_OF.get(next((word for word in words if not word.startswith("-")), ""), extras[0])
     return f"this needs {package}: pip install 'routelake[{extra}]'."
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -87,6 +88,18 @@ def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
         with zipfile.ZipFile(again) as one, zipfile.ZipFile(built) as other:
             differing = {repr(info) for info in one.infolist()} ^ {repr(info) for info in other.infolist()}
         pytest.fail(f"the archives differ: {sorted(differing)[:10]}")
+
+
+def test_the_server_extra_brings_all_that_a_server_runs(built: Path) -> None:
+    with zipfile.ZipFile(built) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert (
+        'Requires-Dist: routelake[gateway,fold,object-store,clients]; extra == "server"' in metadata.splitlines()
+        or ('Requires-Dist: routelake[clients,fold,gateway,object-store]; extra == "server"' in metadata.splitlines())
+    ), metadata
+    assert set(extras) - {"server", "setup", "dev"} == {"gateway", "fold", "object-store", "clients"}
 
 
 def test_it_has_every_file_of_the_rooms(wheel: Path) -> None:
