@@ -246,7 +246,12 @@ class BrokerAgent:
         """What a NameServer asks of a broker: only 905, which wants no answer."""
         if request.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
             self.min_broker_id = int(request.ext("minBrokerId") or MASTER_ID)
-            log.info("minBrokerId", namesrv=address, broker_id=self.min_broker_id, addr=request.ext("minBrokerAddr"))
+            log.info(
+                "smallest brokerId changed",
+                namesrv=address,
+                broker_id=self.min_broker_id,
+                addr=request.ext("minBrokerAddr"),
+            )
         return None
 
     def _now_ms(self) -> int:
@@ -264,7 +269,7 @@ async def _carry_on(task: Task, work: Awaitable[object]) -> None:
     try:
         await work
     except Exception:
-        log.exception("not done", task=task.value)
+        log.exception("scheduled task failed", task=task.value)
 
 
 def _steady_ms() -> float:

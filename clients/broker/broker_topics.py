@@ -74,7 +74,7 @@ class BrokerTopics:
             return
         loaded = await asyncio.to_thread(self._file.load)
         if loaded.warning:
-            log.warning("topics.json", problem=loaded.warning)
+            log.warning("topics.json is damaged", problem=loaded.warning)
         if loaded.table is not None:
             self.topics.load(loaded.table)
         if loaded.table is None or loaded.warning:
@@ -149,7 +149,7 @@ class BrokerTopics:
             async with asyncio.timeout(self._lock_timeout_s):
                 await self.lock.acquire()
         except TimeoutError:
-            log.warning("topic not created: the table stayed locked", topic=topic, seconds=self._lock_timeout_s)
+            log.warning("topic not created: the topic table stayed locked", topic=topic, seconds=self._lock_timeout_s)
             return None
         try:
             creation = create(self._now_ms())
@@ -159,7 +159,7 @@ class BrokerTopics:
         finally:
             self.lock.release()
         if creation.config is None:
-            log.warning("topic not created", topic=topic, because=creation.refusal)
+            log.warning("topic not created", topic=topic, reason=creation.refusal)
         elif creation.created:
             log.info("topic created", topic=topic, queues=creation.config.write_queue_nums)
             await self._register_changed([creation.config], version)
@@ -175,4 +175,4 @@ class BrokerTopics:
         try:
             await asyncio.to_thread(self._file.persist, self.topics.snapshot())
         except OSError as error:
-            log.error("topics.json was not written", file=str(self._file.path), error=str(error))
+            log.error("cannot write topics.json", file=str(self._file.path), error=str(error))

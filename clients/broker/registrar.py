@@ -113,7 +113,9 @@ class Registrar:
                 )
                 for result in results:
                     if result.error is not None:
-                        log.warning("topic not registered", topic=topic.topic_name, error=str(result.error))
+                        log.warning(
+                            "cannot register a topic at a NameServer", topic=topic.topic_name, error=str(result.error)
+                        )
 
     async def heartbeat(self, version: DataVersion) -> list[ServerResult[None]]:
         """Say that the broker is alive."""
@@ -129,7 +131,7 @@ class Registrar:
         results = await ask_all(self._servers, lambda server: server.unregister(self.config), COMMAND_TIMEOUT_S)
         for result in results:
             if result.error is not None:
-                log.warning("not unregistered", namesrv=result.address, error=str(result.error))
+                log.warning("cannot unregister from a NameServer", namesrv=result.address, error=str(result.error))
 
     async def _register(self, parts: Sequence[Registration], servers: Sequence[NameServer]) -> RegisterResults:
         """doRegisterBrokerAll and handleRegisterBrokerResult."""
@@ -141,7 +143,7 @@ class Registrar:
         self.last_results = [fresh.pop(old.address, old) for old in self.last_results] + list(fresh.values())
         for result in results:
             if result.error is not None:
-                log.warning("not registered", namesrv=result.address, error=str(result.error))
+                log.warning("cannot register at a NameServer", namesrv=result.address, error=str(result.error))
         answer = first(results)
         if answer is not None:
             if answer.ha_server_addr is not None:

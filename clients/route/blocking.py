@@ -199,4 +199,4 @@ def _call(listener: Callable[[RouteChange], None], change: RouteChange) -> None:
     try:
         listener(change)
     except Exception:
-        log.exception("a listener failed", topic=change.topic)
+        log.exception("route change callback failed", topic=change.topic)

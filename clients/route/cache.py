@@ -109,4 +109,4 @@ class RouteCache:
                 try:
                     listener(change)
                 except Exception:
-                    log.exception("a listener failed", topic=change.topic)
+                    log.exception("route change callback failed", topic=change.topic)

@@ -157,7 +157,7 @@ class RouteClient:
             async with asyncio.timeout(LOCK_TIMEOUT_S):
                 await lock.acquire()
         except TimeoutError:
-            log.warning("another update of this topic takes too long", topic=name)
+            log.warning("route not updated: another update of this topic still runs", topic=name)
             return False
         try:
             if is_default:

@@ -177,7 +177,7 @@ class RouteFetcher:
             if self._closed:
                 raise UnavailableError("the route client is closed")
             if failure is not None:
-                log.warning("asking the next NameServer", address=address, failed=str(failure))
+                log.warning("NameServer failed; trying the next one", address=address, error=str(failure))
             transport = self._transport(address)
             try:
                 answer = await transport.fetch(

@@ -86,7 +86,7 @@ class Followers:
                     await self._ask(name, 0.0)
                 early_s = await self._follow_once(name, early_s)
             except Exception:  # a defect: the route of this topic would be the same for ever
-                log.exception("route not renewed", topic=name)
+                log.exception("cannot update the route of a topic", topic=name)
                 await asyncio.sleep(self._jittered(self._settings.poll_name_server_interval_s))
 
     async def _follow_once(self, name: str, early_s: float) -> float:
@@ -127,12 +127,12 @@ class Followers:
                 answer = await self._fetcher.fetch(name, tag=self._cache.tag(name), wait_s=wait_s, only_ready=True)
                 return self._cache.take(name, answer).change is not None
             except (AnswerError, OrderConfError) as error:
-                log.warning("route not renewed", topic=name, error=str(error))
+                log.warning("cannot update the route of a topic", topic=name, error=str(error))
                 return False
             except (ClientError, NoneReadyError) as error:
                 pause_s = _LEAST_PAUSE_S + self._fetcher.next_ready_s
                 if not told and isinstance(error, ClientError):
-                    log.warning("no NameServer answers; what is known stays in use", topic=name, error=str(error))
+                    log.warning("no NameServer answers; using the cached route", topic=name, error=str(error))
                     told = True
             wait_s = 0.0
             await asyncio.sleep(pause_s)

@@ -445,4 +445,4 @@ def test_a_file_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, caps
             assert server.queues("orders") == (4, 4, 6)
 
     run(work())
-    assert "topics.json was not written" in capsys.readouterr().out
+    assert "cannot write topics.json" in capsys.readouterr().out
