@@ -206,7 +206,7 @@ class GroupCommit:
         due_s = self._due_s()
         if due_s < self._loop.time() + _TICK_S:
             self._began_s = self._loop.time()  # the task begins a turn later, in which somebody may ask `failing`
-            self._appending = critical_task(self._loop.create_task(self._append_next()), "who appends to the log")
+            self._appending = critical_task(self._loop.create_task(self._append_next()), "event log: appends")
         elif self._timer is None or due_s < self._timer_s:
             if self._timer is not None:
                 self._timer.cancel()
@@ -271,7 +271,7 @@ class GroupCommit:
             written = await self._log_client.append([(entry.key, entry.payload) for entry in group])
         except Exception as error:
             if not self._failing:
-                log.error("event log cannot be written", error=str(error))
+                log.error("cannot write the event log", error=str(error))
             self._failing = True
             self.clock_problem = str(error) if isinstance(error, ClockError) else None
             _refuse(group, error if isinstance(error, RoutelakeError) else UnavailableError(f"event log: {error}"))

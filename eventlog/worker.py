@@ -126,7 +126,7 @@ class LogWorker:
             raise UnavailableError(f"the process that writes the event log cannot be started: {error}") from error
         reader, self._writer = await asyncio.open_unix_connection(sock=stream)
         self._process = process
-        self._reading = critical_task(asyncio.create_task(self._read(reader, process)), "who hears what was appended")
+        self._reading = critical_task(asyncio.create_task(self._read(reader, process)), "event log writer: replies")
         try:
             opened = await self._ask(self._arguments)
         except InDoubtError as error:
@@ -163,7 +163,7 @@ class LogWorker:
         try:
             await asyncio.to_thread(self._process.wait, _CLOSE_S)
         except subprocess.TimeoutExpired:
-            log.warning("the process that writes the event log does not end: killed")
+            log.warning("event log writer process did not stop in time; killed")
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
         await asyncio.wait([self._reading])  # of its death somebody was told
@@ -202,7 +202,7 @@ class LogWorker:
         if not self._closing:
             self.died.set()
             exit_code = await asyncio.to_thread(process.wait)
-            log.error("the process that writes the event log has died; the gateway ends with it", exit_code=exit_code)
+            log.error("event log writer process exited; the gateway stops", exit_code=exit_code)
 
 
 def main() -> None:
@@ -235,5 +235,5 @@ def _tried(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Route
     except RoutelakeError as error:
         return error
     except Exception as error:
-        log.exception("defect in the event log")
+        log.exception("unexpected error in the event log writer process")
         return UnavailableError(f"event log: {error!r}")

@@ -98,7 +98,7 @@ def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, co
             if config.get(_SIZE) is not None:  # managed Kafkas allow less, each another size
                 config = {name: value for name, value in config.items() if name != _SIZE}
                 log.warning(
-                    "Kafka refuses the size of messages; the topic takes its default", topic=topic, error=str(error)
+                    "Kafka refuses max.message.bytes; using the cluster's default", topic=topic, error=str(error)
                 )
                 continue
             _refuse(

@@ -198,9 +198,9 @@ class SqliteLog:
         elif size >= self._told_bytes:
             self._told_bytes = size * 2
             log.warning(
-                "the -wal of the event log grows",
+                "the WAL file of the event log is large",
                 wal_bytes=size,
-                why=who_holds_the_wal(self._path),
+                reason=who_holds_the_wal(self._path),
             )
 
     def _delete_up_to(self, offset: int, writer: sqlite3.Connection) -> int:
