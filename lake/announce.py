@@ -96,7 +96,7 @@ class Announcer(_Thread):
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, "epochs-announcer", "epochs are not announced; gateways look for them by themselves")
+        super().__init__(url, "epochs-announcer", "cannot announce epochs over Kafka; gateways poll the store")
         self._news = threading.Event()
         self._version = -1
 
@@ -131,7 +131,7 @@ class Announcements(_Thread):
     """
 
     def __init__(self, url: str, listener: Listener) -> None:
-        super().__init__(url, "epochs-announced", "epochs are not heard of; they are looked for more often")
+        super().__init__(url, "epochs-announced", "cannot receive epoch announcements over Kafka; polling the store")
         self._listener = listener
 
     def _work(self) -> None:

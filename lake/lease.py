@@ -162,7 +162,7 @@ class Lease:
             try:
                 self._renew(released=True)
             except (OSError, TakenError) as error:
-                log.warning("the lease was not given back", error=str(error))
+                log.warning("cannot release the lease of the lake", error=str(error))
             self.term = 0
 
     def _keep(self) -> None:
@@ -173,7 +173,7 @@ class Lease:
                 self._has_lost()
                 return
             except OSError as error:
-                log.warning("the lease was not renewed, and will be tried again", error=str(error))
+                log.warning("cannot renew the lease of the lake; retrying", error=str(error))
             except Exception as error:
                 self._is_lost = True
                 self._on_lost(f"the lease of {self._store.url} cannot be renewed: {type(error).__name__}: {error}")

@@ -91,14 +91,14 @@ class LeasedLake:
                     )
                 if said != held_by.holder:
                     said = held_by.holder
-                    log.info("standing by" if standby else "waiting for a lease to end", held_by=said)
+                    log.info("standing by" if standby else "waiting for the previous lease to expire", held_by=said)
                 if standby and time.monotonic() >= fetch_s:
                     self.mirror.fetch()
                     fetch_s = time.monotonic() + _FETCH_EVERY_S
             except OSError as error:
                 if not standby:
                     raise
-                log.warning("the lake cannot be read, and will be tried again", error=one_line(error))
+                log.warning("cannot read the lake; retrying", error=one_line(error))
             if stopped(LOOK_S):
                 return False
         self._lease.keep()
@@ -117,7 +117,7 @@ class LeasedLake:
                 self.mirror.publish()
                 self.mirror.publish_rest()
             except Exception as error:
-                log.warning("not all was published; the next start goes on from what was", error=one_line(error))
+                log.warning("shutdown before all commits were uploaded; the next start resumes", error=one_line(error))
         self._lease.release()
 
     def _confirm(self) -> None:

@@ -152,7 +152,9 @@ class LocalReplica:
                     needed[name] = self._files(name)
                     self._fetch_files({name: needed[name]})
                 except (FileNotFoundError, SetupError) as error:
-                    log.warning("a table of intervals is to be made anew", table=name, why=one_line(error))
+                    log.warning(
+                        "cannot fetch an interval table; it will be rebuilt", table=name, reason=one_line(error)
+                    )
                     needed.pop(name, None)
                     self._forget(name)
         return needed

@@ -296,7 +296,7 @@ class Publisher:
         try:
             self._publish_rest()
         except OSError as error:
-            log.warning("not published yet", error=one_line(error))
+            log.warning("cannot upload interval tables, checkpoints or reports; retrying", error=one_line(error))
 
     def publish_all(self) -> None:
         """Both, for who ends with that.

@@ -96,7 +96,7 @@ class IntervalKeeper:
                 why = f"it has epoch {_epoch_of(found.delta)}, the lake has {last_epoch}"
             except SetupError as error:
                 why = str(error)
-            log.warning("a table of intervals is made anew", table=table.name, why=why)
+            log.warning("rebuilding an interval table", table=table.name, reason=why)
             try:
                 _empty(path, table)
             except (DeltaError, OSError) as error:
@@ -130,7 +130,7 @@ class IntervalKeeper:
             self._version = self._behind = None
             self._is_overtaken |= isinstance(error, UnavailableError)
             self._next_step_s = time.monotonic() + _AFTER_FAILURE_S
-            log.warning("intervals are not kept, and tried again", error=str(error), epoch=self.epoch)
+            log.warning("cannot update the interval tables; retrying", error=str(error), epoch=self.epoch)
 
     def catch_up(self, epoch: int, version: int, say: Callable[[int], None] = lambda epoch: None) -> None:
         """Take everything up to an epoch.
@@ -270,7 +270,8 @@ def _merge(intervals: Intervals, table: DeltaTable, done: Step, transaction: Com
     )
     if done_by["num_target_rows_updated"] != closes.num_rows:
         log.warning(
-            "intervals that should end were not there; './routelake history rebuild' makes all anew",
+            "interval table lacks open rows",
+            advice="run ./routelake history rebuild",
             table=intervals.table.name,
             ended=done_by["num_target_rows_updated"],
             should_end=closes.num_rows,

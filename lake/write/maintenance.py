@@ -100,7 +100,7 @@ class Maintenance:
         try:
             work()
         except Exception as error:
-            log.warning("maintenance failed", work=what, error=str(error))
+            log.warning("table maintenance failed; retrying later", work=what, error=str(error))
         else:
             log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
 
@@ -232,7 +232,7 @@ class CleanUpClock:
         if ahead_ms >= HOUR_MS and not self._said:
             self._said = True
             log.warning(
-                "the clock is ahead of the time that has passed: old versions and events are kept for longer",
+                "system clock jumped forward: old versions and events are kept longer",
                 ahead_hours=ahead_ms // HOUR_MS,
             )
         return ahead_ms

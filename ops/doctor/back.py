@@ -175,7 +175,7 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
             cut(TableOnDisk(lake_dir / name), place.versions[name], aside)
     sync_file_system(lake_dir)
     log.warning(
-        "the lake was cut off before it was on the disk, and goes on from an earlier epoch and the event log",
+        "lake was damaged by a power loss: continuing from an earlier epoch and the event log",
         damage=damage,
         epoch=place.commit.epoch,
         log_offset=max(place.commit.log_offset, 0),
