@@ -297,5 +297,5 @@ def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:
         return False
     found = check_compatible(checkpoint_dir, last_commit(lake_dir))
     if not found.goes_on:
-        log.warning("the checkpoint is made anew; the state comes back from the tables", why=found.why)
+        log.warning("checkpoint is unusable: rebuilding it from the tables", reason=found.why)
     return found.goes_on

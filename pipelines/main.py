@@ -157,7 +157,7 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
             return 0
         text = f"{type(error).__name__}: {one_line(error)}"
         _note_failure(settings.lake_dir, text, traceback.format_exc())
-        log.error("the fold cannot go on", error=text, details=FOLD_FAILURE_FILE)
+        log.error("fold stopped by an unexpected error", error=text, details=FOLD_FAILURE_FILE)
         return EXIT_FAILED
     finally:
         if held is not None:
@@ -202,15 +202,15 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror:
         is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
         is_of_checkpoint = STATE_LOST in details or str(settings.checkpoint_dir) in details
         if failures == (_STATE_TRIES if is_of_checkpoint else _FAILURES_IN_A_ROW):
-            log.warning("the checkpoint is made anew; the state comes back from the tables", why=reason)
+            log.warning("checkpoint is unusable: rebuilding it from the tables", reason=reason)
             checkpoint.remove(settings.checkpoint_dir)
         if CLOCK_WENT_BACK in details:
             checkpoint.remove(settings.checkpoint_dir)  # it is past what is missing
         log.error(
-            "the streaming query ended" if is_hopeless else "the streaming query ended, going on with another",
+            "streaming query failed; the fold stops" if is_hopeless else "streaming query failed; starting another",
             error=reason,
             details=FOLD_FAILURE_FILE,
-            advice="if this does not pass, see what `./routelake doctor` says",
+            advice="if this repeats, run ./routelake doctor",
         )
         if is_hopeless:
             return EXIT_FAILED
@@ -261,7 +261,7 @@ def _query(
         return f"{type(error).__name__}: {error}"
     tell_ready()
     lake = settings.lake_url or str(settings.lake_dir)
-    log.info("folding", log=settings.log_url, lake=lake, epoch=query.writer.epoch)
+    log.info("fold is running", log=settings.log_url, lake=lake, epoch=query.writer.epoch)
     next_look_s = 0.0
     executors = None if settings.cluster is None else _Executors(spark, settings.cluster)
     while query.query.isActive:

@@ -92,7 +92,7 @@ def check(spark: SparkSession, cluster: Cluster, log_url: str) -> int:
         seen.unlink(missing_ok=True)
     if objections := sorted({answer for answer in answers if answer}):
         raise SetupError(objections[0])
-    log.info("executors", master=cluster.master, executors=count(context), cores=cores)
+    log.info("Spark executors", master=cluster.master, executors=count(context), cores=cores)
     return cores
 
 

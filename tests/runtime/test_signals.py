@@ -92,7 +92,7 @@ def test_a_process_with_an_event_loop(tmp_path: Path, command: tuple[str, ...]) 
 def test_the_fold(tmp_path: Path) -> None:
     fold = Routelake(tmp_path / "data", "fold").start(wait_ready_s=None)
     try:
-        until_said(fold.log_path, "folding")
+        until_said(fold.log_path, "fold is running")
         assert fold.process is not None
         assert exit_code_after_many(fold.process) == 0, fold.log_tail()
         assert "Traceback" not in fold.log_path.read_text(), fold.log_tail()

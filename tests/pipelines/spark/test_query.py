@@ -205,7 +205,7 @@ def test_a_torn_file_of_the_checkpoint_heals_at_the_start(stage: Stage, file: st
     with capture_logs() as said:
         stage.start()
     assert [line["event"] for line in said if "made anew" in line["event"]] == [
-        "the checkpoint is made anew; the state comes back from the tables"
+        "checkpoint is unusable: rebuilding it from the tables"
     ]
     stage.wait(stage.write(records[30:]))
     stage.stop()
