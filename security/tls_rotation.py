@@ -86,7 +86,7 @@ class Tls:
         for warning in self.settings.warnings:
             log.warning(warning)
         if self.settings.mode is TlsMode.PERMISSIVE:
-            log.info("TLS is permissive: plain connections are taken, too (--tls-mode enforcing takes none)")
+            log.info("TLS is permissive: plain-text connections are accepted (--tls-mode enforcing refuses them)")
         self._warn_of_expiry()
         self._thread = critical_thread(self._watch, "tls-files")
         self._thread.start()
@@ -114,14 +114,14 @@ class Tls:
         except SetupError as error:
             self.refused = f"a changed certificate was not taken, the one before is in use: {error}"
             self.reload_failures += 1
-            log.error("the changed TLS files cannot be used; the certificate before them stays", reason=str(error))
+            log.error("cannot use the changed TLS files; keeping the previous certificate", reason=str(error))
             return
         if _digest(self.settings.files) != digest:
             self._tried = b""  # written to meanwhile
             return
         self._contexts, self._digest, self.refused = contexts, digest, None
         self.reloads += 1
-        log.info("a new TLS certificate is in use", not_after=time.strftime("%FT%TZ", time.gmtime(self.not_after_s)))
+        log.info("TLS certificate reloaded", not_after=time.strftime("%FT%TZ", time.gmtime(self.not_after_s)))
         self._warn_of_expiry()
 
     def _watch(self) -> None:
@@ -129,16 +129,16 @@ class Tls:
             try:
                 self.look()
             except Exception:
-                log.exception("the TLS files could not be looked at")
+                log.exception("cannot check the TLS files for changes")
 
     def _warn_of_expiry(self) -> None:
         left_s = self.not_after_s - time.time()
         if left_s < 0:
             log.warning(
-                "the TLS certificate has expired: clients that verify it refuse it", cert=str(self.settings.cert)
+                "TLS certificate has expired: clients that verify it cannot connect", cert=str(self.settings.cert)
             )
         elif left_s < 14 * _DAY_S:
-            log.warning(f"the TLS certificate expires in {left_s / _DAY_S:.1f} days", cert=str(self.settings.cert))
+            log.warning("TLS certificate expires soon", days=round(left_s / _DAY_S, 1), cert=str(self.settings.cert))
 
 
 class ListenerTls:

@@ -156,7 +156,7 @@ class AccessControl:
         for share, count in self._notices.forgotten().items():
             self._said_s = now_s
             listener, reason = cast("tuple[str, str]", share)
-            log.warning("refusals not told one by one", listener=listener, reason=reason, count=count)
+            log.warning("more refusals, not logged one by one", listener=listener, reason=reason, count=count)
 
     def follow(self, tell: Callable[[Refused], None]) -> None:
         """Tell of refusals, too, as many as are logged; with `log` of what would be one.
@@ -169,7 +169,7 @@ class AccessControl:
         """Watch the file from now on, and tell of what came too often to be told at once."""
         if self._file is not None and self._watching is None:
             watching = asyncio.get_running_loop().create_task(self._watch(self._file))
-            self._watching = critical_task(watching, "who looks at the file of accounts")
+            self._watching = critical_task(watching, "accounts file watch")
         if self.oidc is not None:
             self.oidc.start()
 
@@ -190,13 +190,13 @@ class AccessControl:
                 if await asyncio.to_thread(file.check):
                     self._take(file)
             except Exception:
-                log.exception("the file of accounts cannot be looked at")
+                log.exception("cannot check the accounts file for changes")
 
     def _take(self, file: AccountsFile) -> None:
         if file.problem is not None:
-            log.error("the file of accounts cannot be used; the accounts stay as they were", reason=file.problem)
+            log.error("cannot use the changed accounts file; keeping the previous accounts", reason=file.problem)
             return
         if file.current is not self.accounts:
             self.accounts = file.current
             self.generation = object()
-            log.info("accounts were read again", accounts=len(self.accounts.accounts))
+            log.info("accounts file reloaded", accounts=len(self.accounts.accounts))

@@ -72,9 +72,7 @@ class Oidc:
 
     def start(self) -> None:
         """Fetch the keys from now on."""
-        self._timer = critical_task(
-            asyncio.get_running_loop().create_task(self._go_on()), "who fetches the issuer's keys"
-        )
+        self._timer = critical_task(asyncio.get_running_loop().create_task(self._go_on()), "OIDC issuer's keys")
 
     def stop(self) -> None:
         """Fetch them no more."""
@@ -128,11 +126,11 @@ class Oidc:
         except Exception as error:
             reason = f"the keys of {self._settings.issuer} cannot be fetched: {error}"
             if reason != self.problem:
-                log.error("the issuer's keys cannot be fetched; those of before hold", reason=reason)
+                log.error("cannot fetch the OIDC issuer's keys; using the cached keys", reason=reason)
             self.problem = reason
         else:
             if keys.keys() != self._keys.keys():
-                log.info("the issuer's keys were read", keys=len(keys))
+                log.info("OIDC issuer's keys loaded", keys=len(keys))
             self._keys, self.problem = keys, None
             self._known = BoundedCache(_KNOWN_BYTES)  # a key that is gone makes nobody known any more
         finally:

@@ -183,7 +183,7 @@ def test_a_certificate_changes_under_open_connections(
         assert "routelake_tls_certificate_not_after_seconds" in metrics
         assert subject(enforcing, authority, client) == "second"
         assert route(open_before, "none") == codes.TOPIC_NOT_EXIST
-    assert "the changed TLS files cannot be used" in enforcing.log_tail()
+    assert "cannot use the changed TLS files" in enforcing.log_tail()
 
 
 def test_permissive_takes_both(authority: Authority, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_the_password_changes_with_the_key(authority: Authority, files: Pair, tm
     assert (tls.problem, shown(tls.remoting.context, authority.client())) == (None, "second")
 
 
-@pytest.mark.parametrize(("days", "words"), [(-1.0, "has expired"), (3.0, "expires in 3.0 days"), (30.0, "")])
+@pytest.mark.parametrize(("days", "words"), [(-1.0, "has expired"), (3.0, "expires soon days=3.0"), (30.0, "")])
 def test_expiry_is_said(authority: Authority, files: Pair, days: float, words: str) -> None:
     """At the start and when it is renewed; it is taken all the same, as whoever has set no clock needs it."""
     put(files, authority.issue("dated", days=days))
@@ -173,7 +173,7 @@ def test_expiry_is_said(authority: Authority, files: Pair, days: float, words: s
         tls.start()
         tls.stop()
     assert ("expired on" in (tls.problem or "")) is (days < 0)
-    said = " ".join(str(line["event"]) for line in logs if line["log_level"] == "warning")
+    said = " ".join(f"{line['event']} days={line.get('days')}" for line in logs if line["log_level"] == "warning")
     assert words in said
     assert bool(said) == bool(words)
 
