@@ -110,7 +110,7 @@ async def _run(
         await gateway.start()
         parts.access.start()
         _calm_collector()
-        giving_back = critical_task(asyncio.create_task(give_back_free_pages()), "who gives memory back")
+        giving_back = critical_task(asyncio.create_task(give_back_free_pages()), "release of free memory")
         if parts.tls is not None:
             parts.tls.start()
         workers = parts.metrics.workers
@@ -119,7 +119,7 @@ async def _run(
         try:
             await server.start(*remoting, option="--remoting HOST:PORT (ROUTELAKE_REMOTING)")
             assert server.ticker is not None
-            critical_task(server.ticker, "who looks at deadlines of connections")
+            critical_task(server.ticker, "connection deadlines")
 
             def bound(_port: int) -> None:
                 tell_ready()

@@ -192,9 +192,7 @@ class Gateway:
             await asyncio.to_thread(self._follower.stop)
             await asyncio.to_thread(self._replica.stop)
             raise
-        self._fold_task = critical_task(
-            asyncio.create_task(self.fold.follow(self._fold_moved)), "who reads the fold's reports"
-        )
+        self._fold_task = critical_task(asyncio.create_task(self.fold.follow(self._fold_moved)), "status of the fold")
         self.preservation.start()
 
     async def stop(self) -> None:

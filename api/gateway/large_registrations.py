@@ -136,7 +136,7 @@ class LargeRegistrations:
             except (OSError, EOFError) as error:
                 exit_code = self._drop()
                 log.warning(
-                    "large registration not read",
+                    "cannot read a large registration: its process failed",
                     error=repr(error),
                     exit_code=exit_code,
                     broker=(command.ext("brokerName") or "")[:255],
@@ -163,7 +163,7 @@ class LargeRegistrations:
 
     def _ask(self, command: RemotingCommand, context: RequestContext) -> ReadRegistration | Exception | None:
         if self._child is not None and self._child.process.poll() is not None:
-            log.warning("the process that reads large registrations had died", exit_code=self._drop())
+            log.warning("process for large registrations exited; starting another", exit_code=self._drop())
         if self._child is None:
             self._child = _start()
         if self._closed:

@@ -39,7 +39,7 @@ class RefusalAudit:
         try:
             await self._gateway.append(event)
         except RoutelakeError as error:
-            log.info("a refusal did not get into the history", reason=str(error))
+            log.info("cannot record a refusal in the history", reason=str(error))
 
     def _event(self, refused: Refused) -> AccessRefused:
         found, verdict = refused.found, refused.verdict

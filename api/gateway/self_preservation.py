@@ -54,7 +54,7 @@ class SelfPreservation:
 
     def start(self) -> None:
         """Begin to decide once a second."""
-        self._task = critical_task(asyncio.create_task(self._run()), "self-preservation")
+        self._task = critical_task(asyncio.create_task(self._run()), "self-preservation check")
 
     def stop(self) -> None:
         """End; a pause that is on stays on."""
@@ -66,9 +66,9 @@ class SelfPreservation:
             try:
                 await self.decide()
             except RoutelakeError as error:
-                log.warning("self-preservation could not be written to the log", error=one_line(error))
+                log.warning("cannot append the self-preservation event", error=one_line(error))
             except Exception:
-                log.exception("self-preservation met a defect")
+                log.exception("unexpected error in the self-preservation check")
             await asyncio.sleep(self._settings().preservation_interval_s)
 
     async def decide(self) -> None:
@@ -95,7 +95,7 @@ class SelfPreservation:
     async def _expire(self, gone: list[Heard], actor: Actor) -> None:
         """Nobody expires but these: other brokers have their addresses."""
         for row in gone:
-            log.warning("a broker expires: another one has its address", broker=row.broker_name, addr=row.broker_addr)
+            log.warning("broker expired: another broker has its address", broker=row.broker_name, addr=row.broker_addr)
             await self._command(
                 UnregisterBroker(
                     actor=actor,
@@ -164,6 +164,6 @@ def _heard_in(view: RouteView) -> list[Heard]:
 
 def _say(event: Preserve | PreserveEnd, counted: Census) -> None:
     if isinstance(event, Preserve):
-        log.error("self-preservation begins: nobody expires", **counted._asdict(), percent=event.percent)
+        log.error("self-preservation is active: no broker expires", **counted._asdict(), percent=event.percent)
     else:
-        log.warning("self-preservation ends", reason=event.reason, **counted._asdict())
+        log.warning("self-preservation ended", reason=event.reason, **counted._asdict())

@@ -363,7 +363,7 @@ async def _on_defect(request: Request, error: Exception) -> Response:
 def _respond(request: Request, problem: Problem, error: Exception | None = None) -> Response:
     request.scope["routelake.problem"] = problem.kind
     if problem.kind is INTERNAL:
-        log.error("request failed", path=ascii(request.scope["path"]), error=repr(error))
+        log.error("unexpected error in an HTTP request", path=ascii(request.scope["path"]), error=repr(error))
     return problem.response()
 
 

@@ -249,7 +249,9 @@ class EventHub:
                     raise
                 except BaseException as error:  # deltalake's panics are no Exception
                     is_defect = not isinstance(error, RoutelakeError)
-                    _log.warning("events have to wait", error=str(error), exc_info=is_defect)
+                    _log.warning(
+                        "cannot read epochs for event subscribers; retrying", error=str(error), exc_info=is_defect
+                    )
                     loop.call_later(_RETRY_S, self._moved.set)
                     continue
                 if found is None:
@@ -285,7 +287,7 @@ class _Stream(Response):
         try:
             await self._serve(send)
         except RoutelakeError as error:  # the head is out: the client comes again
-            _log.info("subscriber ended", error=str(error))
+            _log.info("event stream closed", error=str(error))
         finally:
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})

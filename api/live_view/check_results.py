@@ -66,7 +66,8 @@ class CheckResults:
         self.last = f"rows at epoch {tables.epoch} (offset {tables.log_offset}): {tables_named}{where}"
         report = _report(found, tables, head_offset)
         log.error(
-            "the tables differ from the event log: answers follow the event log; run ./routelake history verify",
+            "tables differ from the event log; answers follow the event log",
+            advice="run ./routelake history verify",
             **{**report, "rows": report["rows"][0]},
         )
         self._keep(report)
@@ -77,7 +78,7 @@ class CheckResults:
             try:
                 write_whole(self._evidence, json.dumps({"differences": self.reports}, indent=1) + "\n")
             except OSError as error:
-                log.warning("the evidence cannot be written", path=str(self._evidence), error=error.strerror)
+                log.warning("cannot write the report of differences", path=str(self._evidence), error=error.strerror)
 
 
 def evidence_file(lake_dir: Path, gateway_id: str) -> Path:

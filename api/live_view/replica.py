@@ -219,7 +219,7 @@ class LiveReplica:
                 self.failing = False
             except UnavailableError as error:
                 if not self.failing:
-                    log.error("the head of the log cannot be followed", error=one_line(error))
+                    log.error("cannot read the event log; the live view is not updated", error=one_line(error))
                 self.failing = True
                 self.errors += 1
                 wait_s = _PAUSE_S
@@ -228,7 +228,7 @@ class LiveReplica:
             except SetupError as error:
                 self._step_aside(one_line(error))
             except BaseException as error:  # nothing may end this thread
-                log.exception("the head of the log met a defect")
+                log.exception("unexpected error in the live view")
                 self.errors += 1
                 self._step_aside(f"a defect: {type(error).__name__}: {one_line(error)}")
 
@@ -260,7 +260,9 @@ class LiveReplica:
             if not fold.is_urgent:  # else when the view shows it
                 self._compare(fold)
         elif not taken and is_exact(self._tables):
-            log.warning("the tables are ahead of the log's reader", at=fold.offset, tables=self._tables.log_offset)
+            log.warning(
+                "tables are ahead of the live view; restarting it", offset=fold.offset, tables=self._tables.log_offset
+            )
             self.checks.unchecked += 1
             self._begin_anew(self._tables)
 
@@ -290,15 +292,15 @@ class LiveReplica:
             self._begin(epoch.view)
         except RoutelakeError as error:
             self._fold = None
-            log.warning("the head cannot come back yet", error=one_line(error))
+            log.warning("cannot leave fallback mode yet", error=one_line(error))
             return False
-        log.info("answers are from the head again", epoch=epoch.view.epoch, why_not=self.fallback_reason)
+        log.info("fallback mode ended: serving the live view", epoch=epoch.view.epoch, reason=self.fallback_reason)
         self.fallback_reason = None
         return True
 
     def _step_aside(self, why: str) -> None:
         """Follow the tables alone."""
-        log.error("answers follow the tables alone", why=why)
+        log.error("fallback mode: serving the committed view, cannot apply the event log", reason=why)
         self.fallback_reason, self._fold, self.failing = why, None, False
         self._outcomes.clear()
         with suppress(Exception):  # whoever called may be about to tell of another error
@@ -316,7 +318,7 @@ class LiveReplica:
         while self._read(fold):
             if time.monotonic() - self._said_s > _SAY_S:
                 self._said_s = time.monotonic()
-                log.info("reading the log beyond the tables", offset=fold.offset)
+                log.info("reading the event log after the last epoch", offset=fold.offset)
         return self._publish(fold)
 
     def _begin_anew(self, base: RouteView) -> None:

@@ -269,7 +269,7 @@ class NameServerHandler:
                 await self._gateway.append(event)
             except RoutelakeError as error:
                 log.warning(
-                    "lost connection not recorded; the broker will expire", broker=broker_name, error=str(error)
+                    "cannot record a lost connection; the broker expires later", broker=broker_name, error=str(error)
                 )
 
     async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -420,7 +420,7 @@ class NameServerHandler:
         actor = self._actor(connection)
         for name, value in switches.items():
             text = to_text(value)
-            log.warning("the configuration is changed", key=name, value=text, peer=connection.peer)
+            log.warning("configuration changed", key=name, value=text, peer=connection.peer)
             put = PutKvConfig(actor=actor, namespace=NAMESRV_CONFIG, key=name, value=text)
             effective(await self._gateway.command(put))
         return response()

@@ -67,7 +67,7 @@ class Notifier:
                     await writer.wait_closed()
         except (OSError, ValueError, TimeoutError) as error:
             log.warning(
-                "broker not told that the smallest brokerId changed",
+                "cannot notify a broker of the new smallest brokerId",
                 broker=notification.broker_name,
                 address=notification.to,
                 error=str(error) or type(error).__name__,

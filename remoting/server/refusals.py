@@ -47,7 +47,7 @@ class Refusals:
             count = self.counts[reason]
             self._logged[reason] = now, count
             log.warning(
-                "refused",
+                "connection or request refused",
                 listener=self._listener,
                 reason=reason,
                 peer=peer,

@@ -262,7 +262,7 @@ class RemotingServer:
         """The answer to a request whose handling raised; the unexpected is logged."""
         if not isinstance(error, RoutelakeError):
             self.failed += 1
-            log.error("request of %s failed", connection.peer, exc_info=error)
+            log.error("unexpected error in a request, peer=%s", connection.peer, exc_info=error)
         return failure(error)
 
     def count(self, request_code: int, response_code: int) -> None:
@@ -275,7 +275,7 @@ class RemotingServer:
             callback(connection)
         except Exception:
             self.failed += 1
-            log.exception("callback for %s failed", connection.peer)
+            log.exception("unexpected error in a connection callback, peer=%s", connection.peer)
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
