@@ -61,9 +61,9 @@ def guard_data(data_dir: Path, mode: str) -> None:
         ) from error
     if found & 0o777 & ~allowed and SUPERVISED not in os.environ:
         log.warning(
-            "the data directory is open to others than its owner",
+            "data directory is accessible to other users",
             mode=f"{found:o}",
-            advice=f"chmod -R go= {data_dir}, or say --data-mode {found & 0o777:o} if they are to read it",
+            advice=f"run chmod -R go= {data_dir}, or set --data-mode {found & 0o777:o} to allow it",
         )
 
 
@@ -98,10 +98,10 @@ def check_file_limit(connections: int) -> None:
     limit, needed = raise_file_limit(), connections + _OTHER_FILES
     if limit < needed:
         log.warning(
-            "fewer open files than connections are allowed: at the limit, new ones wait or are refused",
+            "open file limit is below the allowed connections: new ones may wait or be refused",
             limit=limit,
             needed=needed,
-            advice=f"ulimit -Hn {needed}, or LimitNOFILE={needed} in a systemd unit",
+            advice=f"set ulimit -Hn {needed}, or LimitNOFILE={needed} in the systemd unit",
         )
 
 

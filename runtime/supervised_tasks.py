@@ -89,10 +89,10 @@ def _thread_died(found: threading.ExceptHookArgs) -> None:
     if found.thread in _essential:
         _tell(name, error)
     else:
-        log.error("a thread has died", thread=name, exc_info=error)
+        log.error("background thread failed", thread=name, exc_info=error)
 
 
 def _tell(what: str, error: BaseException) -> None:
-    log.error("has died, and with it this process cannot go on", what=what, exc_info=error)
+    log.error("background task failed; the process exits", task=what, exc_info=error)
     for listener in list(_listeners):
         listener(what, error)

@@ -124,13 +124,15 @@ class Supervisor:
             return
         if is_steady:
             child.back_off_s = _FIRST_BACK_OFF_S
-        log.warning("ended, starting again", child=child.name, exit_code=code, in_seconds=child.back_off_s)
+        log.warning(
+            "child process exited; starting it again", child=child.name, exit_code=code, in_seconds=child.back_off_s
+        )
         if child.back_off_s == _DOES_NOT_STAY_UP_S:
             log.error(
-                "does not stay up, the other parts go on without it",
+                "child process keeps exiting; the other processes go on without it",
                 child=child.name,
                 exit_code=code,
-                advice="its lines above, `GET /readyz` and `./routelake doctor` say why",
+                advice="see its log lines above, GET /readyz and ./routelake doctor",
             )
         self._back_off(child)
 
@@ -139,7 +141,12 @@ class Supervisor:
         try:
             child.start()
         except OSError as error:
-            log.error("cannot start, trying again", child=child.name, error=str(error), in_seconds=child.back_off_s)
+            log.error(
+                "cannot start a child process; retrying",
+                child=child.name,
+                error=str(error),
+                in_seconds=child.back_off_s,
+            )
             self._back_off(child)
 
     @staticmethod
@@ -158,7 +165,7 @@ class Supervisor:
             try:
                 child.process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning("did not stop in time, killed", child=child.name, pid=child.process.pid)
+                log.warning("child process did not stop in time; killed", child=child.name, pid=child.process.pid)
                 os.killpg(child.process.pid, signal.SIGKILL)
                 child.process.wait()
             assert child.process.stdin is not None

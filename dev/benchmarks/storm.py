@@ -153,7 +153,7 @@ def _wait_visible(
         last = last_offset(lake.process.data_dir)
 
     def visible() -> bool:
-        if "ended, starting again" in (log := lake.process.log_tail(100_000)):
+        if "child process exited; starting it again" in (log := lake.process.log_tail(100_000)):
             cause = next((line for line in log.splitlines() if "Error" in line), "see its log")
             raise RuntimeError(f"{phase}: the fold died and was started again: {cause.strip()}")
         if phase == "unchanged":

@@ -35,8 +35,8 @@ from schemas.tables import (
     TOPIC_QUEUE_TABLE,
 )
 
-_ENDED: Final = re.compile(r"ended, starting again +child=(?P<child>\S+) exit_code=(?P<code>-?\d+)")
-_DIED: Final = "has died, and with it this process cannot go on"
+_ENDED: Final = re.compile(r"child process exited; starting it again +child=(?P<child>\S+) exit_code=(?P<code>-?\d+)")
+_DIED: Final = "background task failed; the process exits"
 
 
 class Logged(NamedTuple):

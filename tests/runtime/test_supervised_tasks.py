@@ -120,17 +120,17 @@ main()
             pytest.param(*case, marks=pytest.mark.deep)
             for case in (
                 ("api.gateway.follower", "Follower", "_run", "def", "view-follower"),
-                ("api.gateway.fold_status", "FoldReports", "follow", "async def", "who reads the fold's reports"),
+                ("api.gateway.fold_status", "FoldReports", "follow", "async def", "status of the fold"),
                 (
                     "remoting.server.server",
                     "RemotingServer",
                     "_tick",
                     "async def",
-                    "who looks at deadlines of connections",
+                    "connection deadlines",
                 ),
             )
         ),
-        ("eventlog.group_commit", "GroupCommit", "_take", "def", "who appends to the log"),
+        ("eventlog.group_commit", "GroupCommit", "_take", "def", "event log: appends"),
     ],
 )
 def test_a_gateway_ends(tmp_path: Path, module: str, name: str, method: str, kind: str, what: str) -> None:
@@ -151,7 +151,7 @@ def test_a_gateway_ends(tmp_path: Path, module: str, name: str, method: str, kin
     )
     printed = done.stdout + done.stderr
     assert done.returncode == 1, printed
-    assert "has died, and with it this process cannot go on" in printed
+    assert "background task failed; the process exits" in printed
     assert what in printed
     assert "of this" in printed
 

@@ -74,7 +74,7 @@ def test_a_child_that_never_stays_up_is_an_error_once(capsys: pytest.CaptureFixt
         child.process.stdin.close()
         supervisor._watch(child)
         printed = capsys.readouterr()
-        errors.append("does not stay up" in printed.out + printed.err)
+        errors.append("child process keeps exiting" in printed.out + printed.err)
     assert errors == [False, False, False, True, False, False]
 
 
