@@ -90,7 +90,7 @@ class RouteAnswer:
 
 
 class _Part:
-    """What all topics on one set of broker groups have in common, in one dialect.
+    """Data shared by all topics on one set of broker groups, in one dialect.
 
     ``serial`` is that of the last view it was used in, ``seen_in`` are the groups of that view.
     """
@@ -160,7 +160,7 @@ class RouteAnswers:
 
     @property
     def held_bytes(self) -> int:
-        """How much is kept."""
+        """Bytes of all cached answers and parts."""
         return self._answers.bytes + self._parts.bytes
 
     def route(
@@ -248,7 +248,7 @@ class RouteAnswers:
         return part
 
     def _is_unused(self, kept: RouteAnswer | _Part) -> bool:
-        """Whether nobody asked for it in this view or the one before."""
+        """Return True if the entry was used neither in this view nor in the one before."""
         return kept.serial < self._serial_before
 
     def _encode_zoned_route(self, view: RouteView, topic: str, zone: str) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a view answers about routes: pure functions from a `RouteView` to the structures of `schemas.route`.
+"""Route answers of a view: pure functions from a `RouteView` to the structures of `schemas.route`.
 
 The steps are those of a GET_ROUTEINFO_BY_TOPIC in their order: rows and brokers, mapping, acting master, order
 configuration; the zone filter comes last and sees acting masters as masters. Switches are parameters. Lists are sorted
@@ -89,12 +89,12 @@ def filter_server_table(groups: Iterable[RouteBroker]) -> dict[str, list[str]]:
 
 
 def promotes(topic: str) -> bool:
-    """Whether acting masters are shown in this topic's route at all."""
+    """Return True if acting masters are shown in this topic's route."""
     return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
 
 
 def may_need_acting_master(group: RouteBroker) -> bool:
-    """Whether the group lost its master and lets a slave stand in."""
+    """Return True if the group has no master and lets a slave act as master."""
     addrs = group.row.broker_addrs
     return bool(addrs) and MASTER_ID not in addrs and group.row.enable_acting_master
 

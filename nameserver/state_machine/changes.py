@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changed between two states, as table rows.
+"""Differences between two states, as table rows.
 
 A `RowChange` is one row of one state table before and after. For brokerLiveTable the columns that every heartbeat
 moves do not count: a heartbeat is no change. A group's rows of topicQueueTable, ten thousand of which may change at
@@ -49,7 +49,7 @@ LIVENESS_COLUMNS: Final = HEARTBEAT_COLUMNS | {"topicConfigDigest"}
 
 
 def _live_values_but(names: frozenset[str]) -> itemgetter[Any]:
-    """Of a row of brokerLiveTable: its values without those of some columns."""
+    """Return a getter of a brokerLiveTable row's values without some columns."""
     return itemgetter(*(at for at, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in names))
 
 
@@ -78,7 +78,7 @@ class TopicChanges(NamedTuple):
 
 
 def is_liveness_only(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> bool:
-    """Whether a row of brokerLiveTable differs from the one before only in when its broker was heard."""
+    """Return True if a brokerLiveTable row differs from the one before only in its heartbeat columns."""
     return before is not None and bool(_without_heartbeat(before) == _without_heartbeat(after))
 
 
@@ -151,10 +151,10 @@ def command_name(event: AnyEvent) -> str:
 
 
 def is_audited(event: AnyEvent, verdict: str) -> bool:
-    """Whether a command gets a row of its own in routeChangeTable and an entry in the epoch's outcomes.
+    """Return True if a command gets its own row in routeChangeTable and an entry in the epoch's outcomes.
 
-    Every refusal, every admin command whatever became of it, every unregistration that removed something, every
-    RESUME: the operator wants to know when nobody was listening; and where a pause of expiry began and ended.
+    These are every refusal, every admin command with any result, every unregistration that removed something, every
+    RESUME (it shows when no gateway was listening), and the begin and end of a pause of expiry.
     """
     if verdict == REJECTED:
         return True

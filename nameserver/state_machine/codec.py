@@ -30,7 +30,7 @@ class _Group(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Shard(msgspec.Struct, array_like=True):
-    """What a shard remembers besides topics. ``run_id`` is the driver run that last saw all its live rows."""
+    """State of a shard without topics. ``run_id`` is the driver run that last saw all its live rows."""
 
     groups: list[_Group] = []
     kv: dict[str, dict[str, str | None]] = {}

@@ -19,7 +19,7 @@ class _Sized(dict[str, Mapping[str, str | None]]):
 
 
 def kv_bytes(kv: KvTable) -> int:
-    """What KV configuration counts against MAX_KV_BYTES."""
+    """Bytes of a KV configuration that count towards MAX_KV_BYTES."""
     if isinstance(kv, _Sized):
         return kv.size_bytes
     return table_bytes(kv)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is alive: heartbeats, unregistration, lost connections, expiry, and time in which no gateway was listening.
+"""Liveness of brokers: heartbeats, unregistration, lost connections, expiry, and time without a listening gateway.
 
 A broker's deadline is its ``expire_ms``: its last heartbeat plus its timeout. `expire` removes the members that are
 past it: at CLOCK in every group, and before the group's next event is applied. The deadline itself is the time of the
@@ -202,7 +202,10 @@ def _without_live(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
 
 
 def _holds_address(group: BrokerGroup, key: BrokerKey) -> bool:
-    """Whether losing this live row means losing the address: it is in the group and no other cluster's row holds it."""
+    """Return True if losing this live row means losing the address.
+
+    That is so if the address is in the group and no other cluster's row has it.
+    """
     cluster, addr = key
     if addr not in group.broker_addrs.values():
         return False

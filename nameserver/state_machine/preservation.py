@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether so many brokers are silent that expiry should pause, and whether a pause should end (ADR 14). Pure.
+"""Decide whether expiry should pause because many brokers miss heartbeats, and when a pause ends (ADR 14). Pure.
 
-A gateway asks this of its view at the head, and writes what comes of it to the log. What the fold then does is in
-`step`: it follows the events, and judges nothing.
+A gateway asks this of its live view, and writes the decision to the event log. `step` only follows these events.
 
-A broker is *silent* when more than half of its timeout has passed: stock brokers are heard every 30 s and expire after
-120, so whoever is silent has missed two heartbeats, and has 60 s left. RESUME moves deadlines, and so the time in which
-nobody listened makes nobody silent.
+A broker is *silent* when more than half of its timeout has passed. Stock brokers send a heartbeat every 30 s and expire
+after 120 s, so a silent broker has missed two heartbeats and has 60 s left. RESUME moves deadlines, so time in which no
+gateway listened makes no broker silent.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ BACK_GRACE_MS: Final = 30_000
 
 
 class EndReason(StrEnum):
-    """Why a pause ended."""
+    """Reason for the end of a pause."""
 
     RECOVERED = "RECOVERED"
     LIMIT = "LIMIT"
@@ -35,13 +34,16 @@ class EndReason(StrEnum):
 
 
 class Census(NamedTuple):
-    """How many live addresses there are, and how many of them are silent."""
+    """Number of live addresses, and how many of them are silent."""
 
     live: int
     silent: int
 
     def exceeds(self, percent: int) -> bool:
-        """Whether more than that share is silent. One alone never is: it is no cut, but a broker that died."""
+        """Return True if more than that percentage is silent.
+
+        A single silent broker never counts: it is a broker that died, not a network failure.
+        """
         return self.silent > 1 and self.silent * 100 > self.live * percent
 
 
@@ -70,14 +72,14 @@ class Heard(NamedTuple):
     timeout_ms: int
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether more than half of its timeout has passed."""
+        """Return True if more than half of the broker's timeout has passed."""
         return 2 * (self.expire_ms - now_ms) < self.timeout_ms
 
 
 def superseded(rows: Sequence[Heard], now_ms: int) -> list[Heard]:
-    """Who is silent at an address at which a broker of another name is heard: it was restarted under that name.
+    """Return the silent brokers whose address now has a broker of another name: it was restarted under that name.
 
-    It is no sign of a cut network, and its address is no place for its topics any more.
+    Such a broker is no sign of a network failure, and its topics must not be routed to that address any more.
     """
     silent = [row for row in rows if row.is_silent(now_ms)]
     if not silent:
@@ -90,10 +92,11 @@ def superseded(rows: Sequence[Heard], now_ms: int) -> list[Heard]:
 
 
 class Switch(NamedTuple):
-    """What an operator wants.
+    """Self-preservation settings in force.
 
-    ``percent`` of live brokers may expire within one timeout; 0: all of them, self-preservation is off. It
-    ``is_ordered`` if the live switch says so, which holds for every gateway of the log; else it is this one's option.
+    ``percent`` of live brokers may expire within one timeout; 0 means all of them: self-preservation is off.
+    ``is_ordered`` is True if the live switch set them, for all gateways of the event log. Otherwise they come from this
+    gateway's options.
     """
 
     percent: int

@@ -190,7 +190,7 @@ def _filter_servers(group: BrokerGroup, event: RegisterBroker, key: BrokerKey) -
 
 
 def _differs(before: BrokerGroup, after: BrokerGroup, key: BrokerKey) -> bool:
-    """Whether a registration did more than move the live row's time, connection and digest."""
+    """Return True if a registration changed more than the live row's time, connection and digest."""
     old, new = before.live.get(key), after.live[key]
     return (
         old is None

@@ -25,7 +25,7 @@ _kept: dict[tuple[str | None, bytes], AnyEvent] = {}
 
 
 class Record(Protocol):
-    """What replay needs of a log record."""
+    """Fields of a log record that replay needs."""
 
     @property
     def offset(self) -> int:

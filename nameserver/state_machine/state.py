@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fold remembers.
+"""State of the state machine.
 
 Nearly every NameServer rule reads and writes one broker group, so state is kept per brokerName: `BrokerGroup` holds
 the slice of RouteInfoManager's six tables that belongs to one name. Its topics are by far the largest part and most
@@ -28,7 +28,7 @@ TopicRows = Mapping[str, QueueRow]
 
 
 class At(NamedTuple):
-    """Where an event stands in the log: its offset and its event time."""
+    """Place of an event on the event log: its offset and its event time."""
 
     offset: int
     now_ms: int
@@ -150,7 +150,7 @@ FOR_EVER_MS: Final = 253_402_300_799_999
 
 
 def deadline_ms(from_ms: int, timeout_ms: int) -> int:
-    """When a broker that was heard at ``from_ms`` counts as dead, within what a timestamp can hold."""
+    """Return the time at which a broker heard at ``from_ms`` expires, limited to the range of a timestamp."""
     return max(0, min(from_ms + timeout_ms, FOR_EVER_MS))
 
 
@@ -184,7 +184,7 @@ Verdict = Literal["applied", "unchanged", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an event. ``result`` is what its answer needs (for example wipeTopicCount)."""
+    """Result of an event. ``result`` has the values that its answer needs, for example wipeTopicCount."""
 
     verdict: Verdict
     reason: str | None = None

@@ -72,7 +72,7 @@ class KvChange(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one log record does.
+    """Effect of one log record.
 
     Attributes:
         event: the record's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each table of a `RouteView` goes from commit to commit: pure functions that copy what changes, nothing else.
+"""Step each table of a `RouteView` from commit to commit: pure functions that copy only changed parts.
 
 An unchanged table is returned as the very same object, so that readers can tell by identity.
 """
@@ -36,7 +36,7 @@ KvTables = Mapping[str, Mapping[str, str | None]]
 
 
 class Pool:
-    """Where equal tuples of a line of views become one object. One thread at a time."""
+    """Pool that makes equal tuples of consecutive views one object. One thread at a time."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is to be told that the smallest brokerId of a group has changed. Pure: two views in, notifications out.
+"""Notifications that the smallest brokerId of a group has changed. Pure: two views in, notifications out.
 
-RocketMQ notifies once per event. A view moves by epochs, so several events may have come together: then the brokers are
-told once, of where it ended.
+RocketMQ notifies once per event. A view advances by epochs, so several events may have come together. Then each broker
+gets one notification with the final state.
 
 Source: RouteInfoManager.registerBroker, unRegisterBroker, notifyMinBrokerIdChanged, chooseBrokerAddrsToNotify (5.5.0).
 """
@@ -38,7 +38,7 @@ class Notification(NamedTuple):
 
 
 def notifications(before: RouteView, after: RouteView) -> Iterator[Notification]:
-    """What RocketMQ would send on the way from one view to a later one.
+    """Yield the notifications that RocketMQ would send on the way from one view to a later one.
 
     Args:
         before: A view.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `RouteView` is made of: rows in memory, and the changes that lead from one commit to the next.
+"""Contents of a `RouteView`: rows in memory, and the changes that lead from one commit to the next.
 
 Everything here is immutable once it is in a view. Structs are untracked by the garbage collector (``gc=False``): a
 view of 3,000,000 queue rows must not make each full collection of the serving process walk them. No cycle can arise,

@@ -172,7 +172,7 @@ class RouteView:
         return self._topics_where(lambda rows: not names.isdisjoint(rows.brokers)) if names else []
 
     def topic_count(self, broker_name: str) -> int:
-        """How many topics have a row for a broker group: wipeTopicCount, addTopicCount."""
+        """Number of topics that have a row for a broker group: wipeTopicCount, addTopicCount."""
         return len(self._topics_where(lambda rows: rows.find(broker_name) is not None))
 
     def unit_topics(self) -> list[str]:
@@ -271,7 +271,7 @@ class RouteView:
 
     @property
     def namesrv_config(self) -> Mapping[str, str | None]:
-        """What UPDATE_NAMESRV_CONFIG has set."""
+        """Configuration set by UPDATE_NAMESRV_CONFIG."""
         return self.kv.get(NAMESRV_CONFIG, {})
 
     def order_topic_conf(self, topic: str) -> str | None:

@@ -98,7 +98,7 @@ def following(before: list[str], was: Collection[str], names: Collection[str]) -
 
 
 def _steps(before: list[str], was: list[str], now: list[str]) -> tuple[list[str], list[str]] | None:
-    """What went and what came; None where it is not as `following` says, or too much of it."""
+    """Return removed and added names; None if the lists are not as `following` expects, or too much differs."""
     most = len(was) // _ANEW
     kept = len(now)
     while kept and not _has(before, now[kept - 1]):
