@@ -39,10 +39,10 @@ _POLL_MS: Final = 1000
 
 
 class Listener(Protocol):
-    """Who looks for epochs; callable from any thread."""
+    """Receiver of epoch announcements. Its methods are callable from any thread."""
 
     def hears(self, is_so: bool, /) -> None:
-        """Whether epochs are announced to it from now on."""
+        """Report whether epochs are announced to it from now on."""
 
     def announced(self, version: int, /) -> None:
         """The store has this version of routeCommitTable."""

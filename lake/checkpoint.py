@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint of the fold's query says of itself, and its end; without Spark."""
+"""Marker of a checkpoint of the fold's query: check whether the fold can continue, and remove it. Without Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERSION_LINE: Final = b"v1"
 
 
 class Verdict(NamedTuple):
-    """Whether the fold goes on with a checkpoint; if not, why it is made anew.
+    """Decision whether the fold continues with a checkpoint.
 
     Attributes:
         goes_on: it is whole, has a finished batch and belongs to the epochs in the lake.
@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What `MARKER_FILE` says.
+    """Contents of `MARKER_FILE`.
 
     Attributes:
         format: `CHECKPOINT_FORMAT` of who wrote it.

@@ -81,7 +81,7 @@ def commit_rows(lake_dir: str | Path, files: Sequence[File], first: int, last: i
 
 
 class OpenedTail(NamedTuple):
-    """What `CommitTail.open` found: the table's files, and the newest commit, if there is one."""
+    """Result of `CommitTail.open`: the table's files, and the newest commit if there is one."""
 
     files: Sequence[File]
     newest: RouteCommit | None
@@ -171,7 +171,7 @@ class CommitTail:
         return None if self._version is None else found
 
     def is_same_table(self) -> bool:
-        """Whether the file of the last version read is still the one that was read."""
+        """Return True if the file of the last version read is still the one that was read."""
         return (
             self._version is not None
             and self._identity is not None
@@ -179,7 +179,7 @@ class CommitTail:
         )
 
     def has_moved(self) -> bool:
-        """Whether something was added to the log or taken away since it was last read, as far as can be told.
+        """Return True if the log seems to have changed since it was last read.
 
         Raises:
             OSError: the log is not there.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an object store keeps its word where a PUT has a condition, on which one writer rests (`lake.publisher`)."""
+"""Check that an object store honours conditional PUT, on which a single writer depends (`lake.publisher`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def probe(store: Store) -> None:
 
 
 def _is_refused(store: Store, path: str) -> bool:
-    """Whether both conditions are looked at, with an object of the bytes ``1`` there."""
+    """Return True if the store checks both conditions; an object with the bytes ``1`` is at ``path``."""
     tag = store.get_tagged(path).tag
     try:
         store.put_new(path, b"2")

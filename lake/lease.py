@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who of several folds writes a lake in an object store: an object that its holder renews.
+"""Lease of a lake in an object store: an object that the writing fold renews.
 
-The lease keeps folds from taking the lake from each other; what keeps a lake whole where two believe to hold it are the
-fences (`lake.publisher`). No clock of another machine is looked at: the lease has ended when it was not renewed for
-`EXPIRE_S` of the observer's own time. Every change of it is a PUT with a condition, so that of several who want it one
-gets it.
+The lease keeps folds from taking the lake from each other. If two folds believe that they hold it, the fences keep the
+lake consistent (`lake.publisher`). No other machine's clock is used: the lease has expired when it was not renewed for
+`EXPIRE_S` of the observer's own time. Each change of the lease is a conditional PUT, so that exactly one of several
+folds gets it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LeaseLostError(RoutelakeError):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
-    """What the object says.
+    """Contents of the lease object.
 
     Attributes:
         holder: The fold's name, for people; and its data directory's, by which it knows itself after a restart.

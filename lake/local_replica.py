@@ -136,7 +136,7 @@ class LocalReplica:
         return newest
 
     def _versions_to_keep(self) -> dict[str, set[int]]:
-        """Of each table: where the last epoch has it, and the last one that a seed begins with (`lake.write.seed`)."""
+        """Versions of each table to keep: at the last epoch, and where a seed begins (`lake.write.seed`)."""
         kept: dict[str, set[int]] = {name: set() for name in TABLES}
         if ROUTE_COMMIT_TABLE.name in self.versions:
             for commit in (last_commit(self.folder), last_exact_commit(self.folder)):
@@ -196,7 +196,7 @@ class LocalReplica:
         self.versions[name] = max(base, 0) - 1  # a copy has the entry of its checkpoint, too
 
     def _goes_on(self, name: str, checkpoint: int, oldest: int | None) -> bool:
-        """Whether a table's log can be followed from where it is: it is the store's, and no longer than need be."""
+        """Return True if a table's local log can be followed: it equals the store's, and is no longer than needed."""
         version = self.versions.get(name, -1)
         if version < 0 or self.checkpoints.get(name, -1) < checkpoint <= (checkpoint if oldest is None else oldest):
             return False
@@ -256,7 +256,7 @@ class LocalReplica:
                     file.unlink(missing_ok=True)
 
     def _know(self, path: str) -> bytes | None:
-        """What stands in the store; from now on only that is replaced."""
+        """Read an object of the store and remember its tag. From now on only this version is replaced."""
         self.known.pop(path, None)
         try:
             self.known[path] = self.store.get_tagged(path)

@@ -377,7 +377,7 @@ class Publisher:
             self.copy.known[path] = Tagged(data, tag)
 
     def _was_put(self, path: str) -> bool:
-        """Whether it is of this writer what has taken the place. Raises StoreError."""
+        """Return True if this writer put the object that is in the way. Raises StoreError."""
         try:
             there = self.store.get_tagged(path)
         except FileNotFoundError:

@@ -71,7 +71,7 @@ class Found(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """How a store knows one version of an object: S3 and Azure by ETag, Google by generation."""
+    """Version identifier of an object: ETag on S3 and Azure, generation on Google Cloud Storage."""
 
     e_tag: str | None
     version: str | None

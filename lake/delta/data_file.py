@@ -68,7 +68,7 @@ class DataFile(msgspec.Struct, frozen=True, array_like=True):
     modified_ms: int
 
     def place(self, values: Mapping[str, str]) -> str:
-        """Where it belongs, relative to its table; named as delta-rs does.
+        """Return the file's path relative to its table, named as delta-rs does.
 
         Args:
             values: of its partition.
@@ -78,7 +78,7 @@ class DataFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Partition(msgspec.Struct, frozen=True, array_like=True):
-    """What becomes of one partition in one commit.
+    """Changes of one partition in one commit.
 
     Attributes:
         values: of the partition's columns, by name.
@@ -160,7 +160,7 @@ def write_data_file(folder: Path, rows: pa.Table, plain: Collection[str] = ()) -
 
 
 def statistics(metadata: pq.FileMetaData) -> str:
-    """What the Delta log says of a file's columns, none of which is nested."""
+    """Statistics of a file's columns for the Delta log. No column is nested."""
     least: dict[str, object] = {}
     most: dict[str, object] = {}
     nulls: dict[str, int] = {}

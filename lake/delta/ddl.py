@@ -212,7 +212,7 @@ def _create(path: Path, table: Table, retention_days: int) -> DeltaTable:
 
 
 def _was_cut_off(path: Path) -> bool:
-    """Whether the making of a table ended before its first commit: a log without an entry is all there is."""
+    """Return True if creating a table was interrupted before its first commit: only an empty log folder is there."""
     log = path / LOG_FOLDER
     return (
         log.is_dir()

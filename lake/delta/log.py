@@ -47,12 +47,12 @@ _CHECKPOINT_COLUMNS: Final = ["add.path", "add.partitionValues", "add.stats", "a
 
 
 def table_uri(lake_dir: str, table: Table) -> str:
-    """Where a table lives."""
+    """URI of a table."""
     return f"{lake_dir.rstrip('/')}/{table.name}"
 
 
 def is_local(lake_dir: str) -> bool:
-    """Whether the lake is a directory of this machine."""
+    """Return True if the lake is a directory of this machine."""
     return "://" not in lake_dir
 
 
@@ -132,7 +132,7 @@ class _MetaData(msgspec.Struct):
 
 
 class _Transaction(msgspec.Struct):
-    """That there is one is all that is asked."""
+    """Marker of a transaction action; no field is read."""
 
 
 class _Action(msgspec.Struct, rename="camel"):
@@ -183,7 +183,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def time_ms(self) -> int:
-        """When it was made, ms since 1970; 0 where it does not say so."""
+        """Commit time, ms since 1970; 0 if the entry does not have it."""
         return next((action.commit_info.timestamp for action in self.actions if action.commit_info is not None), 0)
 
     @property
@@ -444,7 +444,7 @@ def damage_in(table: Path) -> str | None:
 
 
 def explain(table: Path, error: BaseException) -> str:
-    """Why a table cannot be opened, in one line: the file that is damaged, else what the library says."""
+    """Reason why a table cannot be opened, in one line: the damaged file, or the library's message."""
     return damage_in(table) or one_line(error)
 
 

@@ -79,7 +79,7 @@ _interrupt: Final[ContextVar[Interrupt | None]] = ContextVar("interrupt", defaul
 
 
 def current_interrupt() -> Interrupt:
-    """What may end the work of this thread; where nothing does, one that is never set."""
+    """Interrupt of this thread's work; one that is never set if there is none."""
     return _interrupt.get() or Interrupt()
 
 

@@ -76,7 +76,7 @@ class CommitReader:
         self._read_identity: tuple[int, FileIdentity] | None = None
 
     def exists(self, version: int) -> bool:
-        """Whether a version has been committed (and its log file not cleaned up)."""
+        """Return True if a version has been committed and its log file still exists."""
         if self._local is not None:
             return (self._local / entry_name(version)).exists()
         # The whole entry: the next question is what it says.
@@ -93,7 +93,7 @@ class CommitReader:
         return self.identity(version)
 
     def identity(self, version: int) -> FileIdentity | None:
-        """Which file a version's is; None when it is not there (any more)."""
+        """Identity of a version's file; None if the file does not exist (any more)."""
         if self._local is None:
             entry = store_of(self._lake).find(self._path(entry_name(version)))
             return None if entry is None else _identity_of(entry)
@@ -190,7 +190,7 @@ class CommitReader:
         return store_of(self._lake).get(self._path(name)) if found is None else found
 
     def _files_of(self, version: int) -> list[str]:
-        """What `changes` reads of a version, whose entry has been read ahead."""
+        """Paths of the files that `changes` reads of a version. Its entry has been read ahead."""
         return [unquote(file.path) for file in decode_entry(self._ahead[entry_name(version)]).changed]
 
 

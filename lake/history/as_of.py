@@ -148,7 +148,11 @@ def between(before: AsOf | None, after: AsOf) -> str:
 
 @contextmanager
 def or_else(way_out: str) -> Iterator[None]:
-    """What to do instead, said where a moment is before the beginning. Raises BeforeHistoryError."""
+    """Add advice to a BeforeHistoryError raised in the block.
+
+    Raises:
+        BeforeHistoryError: The point in time is before the first epoch. The message ends with ``way_out``.
+    """
     try:
         yield
     except BeforeHistoryError as error:

@@ -51,7 +51,7 @@ def difference_members(difference: Difference) -> dict[str, Any]:
 
 
 def cut_members(cut: AsOf) -> dict[str, Any]:
-    """Which moment was meant."""
+    """JSON members that name the resolved point in time."""
     return {"epoch": cut.commit.epoch, "eventTime": rfc3339(cut.commit.event_time)}
 
 

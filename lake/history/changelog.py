@@ -72,7 +72,7 @@ class ChangePage(msgspec.Struct, frozen=True):
 
 
 class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
-    """Where a change stands in the order."""
+    """Position of a change in the order of all changes."""
 
     epoch: int
     time_us: int
@@ -143,7 +143,7 @@ def list_changes(history: History, asked: ChangesAsked, *, limit: int = 100, cur
 
 
 def _how_many_fit(sizes: list[int]) -> int:
-    """How many of the first rows, of so many bytes each, a page has room for; at least one."""
+    """Number of leading rows, of the given sizes in bytes, that fit on a page; at least one."""
     fits = sum(total <= MAX_PAGE_BYTES for total in accumulate(sizes))
     return max(1, fits)
 

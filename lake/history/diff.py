@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is different between two cuts of the state tables, whatever happened in between.
+"""Net differences between two points in time of the state tables.
 
-routeChangeTable has each changed row before and after, so two cuts are told apart without reading either: of each key
-that changed in between, what stood there before the first change and what stood there after the last one. A key
-whose two values are equal came back to what it was. The price is that of the changes in between, not of the tables,
-and the state tables' own versions may be vacuumed.
+routeChangeTable has each changed row before and after, so neither state has to be read. For each key that changed in
+between, the row before the first change and the row after the last change are compared. A key whose two rows are equal
+is back at its old value and is left out. The cost grows with the changes in between, not with the tables. The state
+tables' own versions may be vacuumed.
 
-Columns that move without anything having changed (`LIVENESS_COLUMNS`: when a broker was heard) are left out, since no
-change is recorded for them.
+Columns that move without a change (`LIVENESS_COLUMNS`: heartbeat times) are left out: no change is recorded for them.
 """
 
 from __future__ import annotations

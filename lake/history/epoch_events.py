@@ -18,7 +18,7 @@ MAX_EPOCHS: Final = 1000
 
 
 class EpochEvent(msgspec.Struct, frozen=True):
-    """What an epoch changed; nothing, where only times of heartbeats moved.
+    """Changes of an epoch; empty if only heartbeat times moved.
 
     Attributes:
         topics: With a changed row, or named by a command.
@@ -35,7 +35,7 @@ class EpochEvent(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> EpochMark:
-        """What a client keeps of it."""
+        """Position that a client keeps after this event."""
         return EpochMark(self.epoch, self.digest)
 
 

@@ -38,7 +38,7 @@ class Recent(Generic[K, T]):
 
     @property
     def bytes(self) -> int:
-        """How much it holds."""
+        """Bytes in the cache."""
         return self._cache.bytes
 
     def get(self, key: K) -> T | None:

@@ -47,7 +47,7 @@ TABLES: Final = frozenset(table.name for table in STATE_TABLES)
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a row must agree with; None is no condition.
+    """Conditions on a row; None is no condition.
 
     Attributes:
         topic: Topic of the changed row or of the command.
@@ -148,7 +148,7 @@ def _unknown(field: str, value: str, known: frozenset[str]) -> BadRequestError:
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a topic's changes are found by: who holds it or ever did, and its order configuration's epochs.
+    """Data by which a topic's changes are found: its past and present holders, and its order configuration's epochs.
 
     The table only grows, so what was found up to an epoch stays true.
     """
@@ -158,7 +158,7 @@ class Context(msgspec.Struct, frozen=True):
     newest_epoch: int
 
     def size_bytes(self) -> int:
-        """What it holds in memory."""
+        """Size in memory, bytes."""
         return sum(getsizeof(held) + sum(map(getsizeof, held)) for held in (self.holders, self.kv_epochs))
 
 

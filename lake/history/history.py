@@ -149,7 +149,7 @@ class History:
         return self._epochs.commits(epochs)
 
     def event_time(self, epoch: int) -> datetime | None:
-        """When an epoch was; None where it is not recorded. From memory, as of the last question."""
+        """Event time of an epoch; None if it is not recorded. From memory, as of the last query."""
         return self._epochs.time_of(epoch)
 
     def mark(self) -> EpochMark:
@@ -274,7 +274,7 @@ class History:
     # --- changes ---
 
     def is_empty(self) -> bool:
-        """Whether nothing has been committed yet.
+        """Return True if nothing has been committed yet.
 
         Raises:
             UnavailableError: There is no lake, or it cannot be read now.

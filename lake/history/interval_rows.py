@@ -53,7 +53,7 @@ _json = msgspec.json.Encoder()
 
 
 class Step(NamedTuple):
-    """What some changes do to a table.
+    """Effect of some changes on a table.
 
     Attributes:
         closes: keys of intervals in it that end, and their ends; other columns are null.
@@ -70,7 +70,7 @@ def merge_schema(intervals: Intervals) -> pa.Schema:
 
 
 def step(intervals: Intervals, changes: pa.Table) -> Step:
-    """What changes do.
+    """Compute the effect of changes on an interval table.
 
     Args:
         intervals: the table.
@@ -130,7 +130,7 @@ def plain(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _is_by_topic(intervals: Intervals) -> bool:
-    """Whether the changes have the key in columns of its own, and no need of the one that has it as JSON."""
+    """Return True if the changes have the key in columns of its own, so that its JSON form is not needed."""
     return set(intervals.source.key) == {"brokerName", "topic"}
 
 

@@ -110,7 +110,7 @@ class IntervalKeeper:
 
     @property
     def is_due(self) -> bool:
-        """Whether `step` would do anything."""
+        """Return True if `step` has work to do."""
         return time.monotonic() >= self._next_step_s
 
     def step(self, epoch: int, version: int) -> None:
@@ -345,7 +345,7 @@ class BackgroundStep:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no step is under way: the tables may be written by others until the next `start`."""
+        """Return True if no step is under way. Others may then write the tables until the next `start`."""
         return self._thread is None or not self._thread.is_alive()
 
     def start(self, epoch: int, version: int) -> None:

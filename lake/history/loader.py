@@ -78,7 +78,7 @@ def state_logs(lake_dir: str) -> dict[str, CommitReader]:
 def changes_between(
     logs: Mapping[str, CommitReader], before: RouteCommit, after: RouteCommit, pause: Callable[[], None] = no_pause
 ) -> Changes:
-    """What changed in the state tables from one commit to a later one, out of the change data feed.
+    """Changes of the state tables from one commit to a later one, read from the change data feed.
 
     Args:
         logs: As `state_logs` gives them.

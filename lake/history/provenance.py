@@ -25,7 +25,7 @@ _ORDER = query.names(("epoch", "eventTime", "offset", "seq"))
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel"):
-    """What made a change. ``offset`` is the log offset; of an expiry, its broker's last heartbeat's."""
+    """Cause of a change. ``offset`` is the log offset; for an expiry, that of the broker's last heartbeat."""
 
     command: str
     actor: dict[str, Any] | None
@@ -150,7 +150,7 @@ class Blame(msgspec.Struct, frozen=True):
 
 
 def topic_blame(history: History, topic: str, as_of: str) -> Blame:
-    """Who set what a topic's route is made of.
+    """Find the cause of each field of a topic's route.
 
     Raises:
         RoutelakeError: As `History.resolve`; the state tables of then need not be kept.

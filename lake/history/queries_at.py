@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reads of today answer, at an earlier moment: the part of the tables that each of them needs.
+"""Answers to current reads at an earlier point in time, with the part of the tables that each of them needs.
 
 brokerLiveTable's times of heartbeats are those of the epoch; what happened within an epoch moves none of them.
 """

@@ -57,7 +57,7 @@ _TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page goes on: all are of the window and the epoch of the first."""
+    """Position at which the next page begins. All pages have the window and the epoch of the first."""
 
     epoch: _Number
     since_us: _TimeUs

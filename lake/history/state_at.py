@@ -268,7 +268,7 @@ class SortedNames(Sequence[str]):
 
     @property
     def bytes(self) -> int:
-        """How much they take."""
+        """Size in memory, bytes."""
         return int(self._names.nbytes)
 
     def __eq__(self, other: object) -> bool:

@@ -51,7 +51,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Which intervals: those that hold at some moment of it.
+    """Window of time. It selects the intervals that overlap it.
 
     Attributes:
         from_: A moment as `History.resolve` takes it; None: the beginning.
@@ -119,7 +119,7 @@ def broker_timeline(
 
 
 class _Begin(NamedTuple):
-    """Where a state begins; steps ``first`` to ``done`` (not included) of a list made it."""
+    """Begin of a state; steps ``first`` to ``done`` (not included) of a list made it."""
 
     time: datetime
     epoch: int
@@ -133,7 +133,7 @@ _TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
 
 
 class _End(msgspec.Struct, frozen=True, array_like=True):
-    """What ends the newest interval of a page. It stands in cursors, where anybody may write what they like."""
+    """End of the newest interval of a page. Cursors contain it, so its content is not trusted."""
 
     time_us: _TimeUs
     epoch: _Number
@@ -143,23 +143,23 @@ class _End(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, begin: _Begin) -> _End:
-        """What begins the next interval."""
+        """End of an interval at which another one begins."""
         cause = begin.cause
         return cls(to_us(begin.time), begin.epoch, cause.command, cause.actor, cause.offset)
 
     @property
     def time(self) -> datetime:
-        """When."""
+        """Time of the end."""
         return from_us(self.time_us)
 
     @property
     def cause(self) -> Cause:
-        """What made it."""
+        """Cause of the end."""
         return Cause(self.command, self.actor, self.offset)
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where an older page goes on: changes up to a time of an epoch, and what ended what they led to."""
+    """Begin of an older page: changes up to a time of an epoch, and the end of the interval that they open."""
 
     epoch: _Number
     time_us: _TimeUs
@@ -176,7 +176,7 @@ class _Asked(NamedTuple):
     max_steps: int
 
     def query(self) -> tuple[object, ...]:
-        """What makes it the question that it is, for cursors."""
+        """Identity of the query, for cursors."""
         return self.kind, self.name, self.window
 
 
@@ -238,7 +238,7 @@ def _page(
 
 
 def _fits(intervals: list[Interval]) -> int:
-    """How many of the last intervals a page has room for; at least one."""
+    """Number of trailing intervals that fit on a page; at least one."""
     totals = accumulate(_rows_shown(interval.state) for interval in reversed(intervals))
     return max(1, sum(total <= MAX_SHOWN for total in totals))
 
@@ -256,7 +256,10 @@ def _interval(begin: _Begin, end: _End | None, state: dict[str, Any]) -> Interva
 
 
 def _begins(steps: list[RowStep], part_of: _PartOf, rows: Rows) -> Iterator[_Begin]:
-    """Where what is shown becomes another; what happens at one moment counts as one. ``rows`` are there before."""
+    """Yield each change of the displayed state. Steps at the same time count as one change.
+
+    ``rows`` are the rows before the first step.
+    """
     done = 0
     for time, at_once in groupby(steps, _SHOWS_FROM):
         was: dict[str, Part] = {}
@@ -276,7 +279,7 @@ def _begins(steps: list[RowStep], part_of: _PartOf, rows: Rows) -> Iterator[_Beg
 def _states(
     steps: list[RowStep], part_of: _PartOf, shown: _Shown, places: list[int], rows: Rows
 ) -> Iterator[dict[str, Any]]:
-    """What is shown after so many steps, for each number of them; ``rows`` are there before."""
+    """Yield the displayed state after each number of steps in ``places``; ``rows`` are those before the first step."""
     parts: dict[str, Part] = {name: part_of(rows, name) for name in {name for _, name in rows}}
     done = 0
     for place in places:
@@ -350,5 +353,5 @@ def _apply_step(rows: Rows, step: RowStep) -> None:
 
 
 def _rows_shown(state: dict[str, Any]) -> int:
-    """How large a state is: of how many broker groups or live addresses it tells, and itself."""
+    """Size of a state: one, plus its broker groups or live addresses."""
     return 1 + len(state.get("brokers", ())) + len(state.get("live", ()))

@@ -60,7 +60,7 @@ def operations(table: Table, rows: Iterable[tuple[tuple[Any, ...], tuple[Any, ..
 
 
 class NetChanges:
-    """What is left to do per table when several changes of one batch touched the same rows."""
+    """Net changes per table when several changes of one batch touch the same rows."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, tuple[Any, ...]], tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]] = {}
@@ -85,7 +85,7 @@ class NetChanges:
 
 
 class Cause(msgspec.Struct, frozen=True, array_like=True):
-    """Why rows changed: what routeChangeTable says about each of them. ``actor`` is JSON, None for an expiry."""
+    """Cause of row changes, as in routeChangeTable. ``actor`` is JSON, None for an expiry."""
 
     offset: int
     event_time_ms: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the shards' parts of one micro-batch become one epoch: what the driver gives to the writer of tables."""
+"""Merge the shards' parts of one micro-batch into one epoch: the driver's input to the table writer."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Batch:
 
     @property
     def has_history(self) -> bool:
-        """Whether there are rows for routeChangeTable, in files or from `history`."""
+        """Return True if there are rows for routeChangeTable, in files or from `history`."""
         return bool(self.histories or self.topics or self.changes or self.outcomes)
 
     def history(self, digest: EpochDigest | None = None) -> Iterator[pa.Table]:

@@ -55,7 +55,7 @@ class HistoryFile:
         self._digests: list[str] = []
 
     def wants(self, count: int) -> bool:
-        """Whether a part of so many rows belongs here."""
+        """Return True if a part with this number of rows belongs into the file."""
         return self._writer is not None or count >= ROWS_WORTH_A_FILE
 
     def add(self, rows: pa.Table, digests: Sequence[str]) -> None:

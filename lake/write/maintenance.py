@@ -203,7 +203,7 @@ class Maintenance:
 
 
 class CleanUpClock:
-    """What time it is, for what is deleted because it is old.
+    """Clock for the deletion of old data.
 
     Args:
         lake_dir: Says what this clock showed when the lake was last brought to the disk, or else when its last epoch
@@ -238,7 +238,7 @@ class CleanUpClock:
         return ahead_ms
 
     def hours_to_keep(self, hours: int) -> int:
-        """How long to keep what the machine's clock judges, for it to be kept so many hours."""
+        """Retention by the machine's clock, hours, that keeps data for at least this many hours."""
         return hours + math.ceil(self.ahead_ms() / HOUR_MS)
 
 

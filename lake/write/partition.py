@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which shard a record belongs to.
+"""Assignment of records to shards.
 
 Group state is spread over a fixed number of shards by hash(routing key), one Spark task each. Spark places a grouping
 key by its own hash, so the shard keys are chosen such that each falls into a partition of its own.

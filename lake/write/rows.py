@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a shard reports besides changed rows: how far it got, who was heard when, what became of commands."""
+"""Reports of a shard besides changed rows: its progress, heartbeat times and command outcomes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _json = msgspec.json.Encoder()
 
 
 class ShardProgress(msgspec.Struct):
-    """How far a shard got. ``full`` says that all its live rows were reported, not only the touched ones."""
+    """Progress of a shard. ``full`` says that all its live rows were reported, not only the touched ones."""
 
     shard: int
     offset: int

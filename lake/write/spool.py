@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a shard emits, in parts: a few small ones travel through Spark, the rest through a file.
+"""Output of a shard, in parts: a few small ones travel through Spark, the rest through a file.
 
-One command can change every topic of a broker, one second of silence every topic of a cluster, so what a micro-batch
-does may be far larger than what it read. A shard therefore hands on each part as soon as it is complete, and the
-driver reads them again one at a time when it writes the tables: neither holds them all, and nothing large passes
-through the JVM. Worker and driver share a file system (``local[n]``, or the shared folder of a cluster).
+One command can change every topic of a broker. One second without heartbeats can change every topic of a cluster. So
+the output of a micro-batch may be far larger than its input. A shard therefore hands on each part as soon as it is
+complete, and the driver reads the parts one at a time when it writes the tables. Neither holds all of them, and nothing
+large passes through the JVM. Worker and driver share a file system (``local[n]``, or the shared folder of a cluster).
 
-A file belongs to one shard's part of one micro-batch. The driver removes it when the batch is written; what a killed
-process leaves goes at the next start (`pipelines.job`). So it is with the data files that shards write into the same
+A file belongs to one shard's part of one micro-batch. The driver removes it when the batch is written. The next start
+removes files of a killed process (`pipelines.job`). The same is true for the data files that shards write into this
 folder (`lake.write.topic_files`, `lake.write.history_file`).
 """
 
@@ -72,7 +72,7 @@ class ShardOutput:
         self._spooled.parts.append((kind, len(payload)))
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
-        """What goes through Spark, once everything is in."""
+        """Yield the rows that go through Spark, once everything is in."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a lake is known to be on the disk, and what a power cut has left of the rest.
+"""Versions of a lake that are known to be on the disk, and damage that a power loss left in newer ones.
 
-No commit is synced: the event log has all that came, and is. So the lake's file system is synced as a whole before
-anything is forgotten that the lake was made from, and a file of the lake then says which versions that was.
+Commits are not synced: the event log has all events, and the event log is synced. The lake's file system is synced as a
+whole before events are deleted from the event log. A file of the lake then records the synced versions.
 
-What is newer may be torn, empty or missing after a power cut, in any combination: a name can be on the disk without its
-bytes, and a commit without the one before it.
+After a power loss, newer files may be torn, empty or missing in any combination. A name can be on the disk without its
+bytes, and a commit without its predecessor.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SYNCED_FILE: Final = "synced.json"
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """What the file says.
+    """Contents of the file.
 
     Attributes:
         versions: Of each table, up to which it is on the disk.
@@ -56,7 +56,7 @@ _decoder = msgspec.json.Decoder(Synced)
 
 
 def read_synced(lake_dir: Path) -> Synced:
-    """What is known; nothing where the file is missing or cannot be read."""
+    """Read the synced versions; empty if the file is missing or cannot be read."""
     try:
         return _decoder.decode((lake_dir / SYNCED_FILE).read_bytes())
     except (OSError, msgspec.MsgspecError):
@@ -81,7 +81,7 @@ def sync_lake(lake_dir: Path, versions: Mapping[str, int], clean_up_ms: int | No
 
 
 class Whole(NamedTuple):
-    """What a table has that can be read.
+    """Readable part of a table.
 
     Attributes:
         version: The greatest one up to which all that was not synced is whole; -1 for none.
@@ -129,7 +129,7 @@ def whole_up_to(table: Path, synced: int) -> Whole:
 
 
 def unsynced_damage(lake_dir: Path) -> str | None:
-    """What is wrong with the part of a lake that was never synced, in words; None where it is whole."""
+    """Damage in the part of a lake that was never synced, in words; None if there is none."""
     versions = read_synced(lake_dir).versions
     newest: dict[str, int] = {}
     for table in ALL_TABLES:

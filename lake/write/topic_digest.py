@@ -87,7 +87,7 @@ class _Lines:
         self._topics, self._keys, self._before, self._after, self._texts = topics, keys, before, after, texts
 
     def few(self, block: Rows) -> bytes:
-        """Of a block of a few rows, for which calls of Arrow take longer than they do."""
+        """Digest input of a block with few rows, for which Arrow's calls cost more than Python."""
         columns = (self._topics, self._keys, self._before, self._after)
         rows = zip(*(column.slice(block.first, block.size).to_pylist() for column in columns), strict=True)
         prefix = _key_prefix(block)
@@ -97,7 +97,7 @@ class _Lines:
         ).encode()
 
     def many(self, block: Rows) -> memoryview:
-        """Of a block of many rows."""
+        """Digest input of a block with many rows."""
         topics, keys, before, after = (
             column.slice(block.first, block.size) for column in (self._topics, self._keys, self._before, self._after)
         )
@@ -128,7 +128,7 @@ class _Lines:
 
     @cached_property
     def _lengths(self) -> pa.StringArray:
-        """How the field of a topic of so many bytes begins."""
+        """Length prefixes of topic fields, by size in bytes."""
         longest = pc.max(pc.binary_length(self._topics)).as_py()
         return pa.array([f"{size}:" for size in range(longest + 1)])
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a micro-batch does to topicQueueTable, as data files that the shard writes (docs/adr/0021).
+"""Changes of a micro-batch to topicQueueTable, as data files that the shard writes (docs/adr/0021).
 
-A group's rows are a partition of that table, and they are in memory when one of them changes. New rows are a file that
-is added; else the partition gets a file of all its rows in the place of those that it has, and one of exactly the
-changed rows for the change data feed. It is all that the table's commit needs.
+A group's rows are one partition of that table, and they are in memory when one of them changes. If all changed rows are
+new, a file with them is added. Otherwise one file with all rows of the partition replaces its files, and a second file
+has exactly the changed rows for the change data feed. The table's commit needs nothing else.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TopicFiles:
         self._changes.clear()
 
     def partitions(self) -> list[Partition]:
-        """What is to be committed."""
+        """Partitions to commit."""
         return [partition for partition in self._written.values() if partition is not None]
 
     def _partition(self, changes: TopicChanges, after: BrokerGroup) -> Partition:

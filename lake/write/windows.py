@@ -63,7 +63,7 @@ class ChangeWindows:
 
     @property
     def rows(self) -> int:
-        """Of all windows."""
+        """Rows of all windows."""
         return sum(window.rows for window in self._windows)
 
     def read(self, columns: Sequence[str] | None = None, codes: Sequence[str] = ()) -> Iterator[pa.Table]:
@@ -104,7 +104,7 @@ class ChangeWindows:
             yield Window(start, end, count)
 
     def _places(self, first: int | None, last: int | None, whole_epochs: bool) -> pa.Table:
-        """How many rows there are of each (epoch, offset), or of each epoch, in order."""
+        """Number of rows for each (epoch, offset), or for each epoch, in order."""
         names = ["epoch"] if whole_epochs else ["epoch", "offset"]
         epoch = pc.field("epoch")
         wanted = (epoch >= (-(2**62) if first is None else first)) & (epoch <= (2**62 if last is None else last))

@@ -108,7 +108,7 @@ _json = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What a commit made visible."""
+    """Result of a commit."""
 
     epoch: int
     log_offset: int
@@ -272,7 +272,7 @@ class LakeWriter:
         return dataset(str(self.lake_dir), table, files).to_table(filter=wanted)
 
     def _has(self, table: Table, query_id: str, batch_id: int) -> bool:
-        """Whether a table has its part of a batch."""
+        """Return True if a table already has its part of a batch."""
         version = self.tables[table.name].delta.transaction_version(query_id)
         return version is not None and version >= batch_id
 
@@ -344,7 +344,7 @@ class LakeWriter:
 
 
 def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What routeCommitTable says of a command: what its answer needs. The rest is in routeChangeTable."""
+    """Fields of a command's outcome that routeCommitTable keeps for its answer. The rest is in routeChangeTable."""
     return {name: entry[name] for name in ("offset", "outcome", "reason", "result")}
 
 
