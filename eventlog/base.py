@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every event log promises, and what every backend checks before it writes.
+"""Contract of every event log, and the checks of every backend before it writes.
 
-A log is one sequence of records. The gateway appends, the fold reads, retention trims the old end::
+An event log is one sequence of records. The gateway appends, the fold reads, retention trims the old end::
 
     offset      1        2        3        4        5 ...           strictly increasing, never used twice
     event time  10:00.0  10:00.0  10:00.7  10:00.7  10:00.9         time of receipt, ms; never decreasing
-    key         b:a      b:b      *        b:a      kv              which state the event touches
+    key         b:a      b:b      *        b:a      kv              the state that the event touches
     payload     bytes as `schemas.events.encode` made them; the log never looks inside
 
-Event time is the log's own clock: it is stamped when the record gets its place in the order. Kafka's stamps may go
-back. So every reader takes the greatest so far (`in_time`), and the order by offset and the order by time agree.
+Event time is the log's own clock: a record is stamped when it gets its offset. Kafka's stamps may go back. So every
+reader takes the greatest so far (`in_time`), and the order by offset and the order by time agree.
 
-All calls block, and any thread may make them. Group commit over several callers is the gateway's task: an ``append`` of
-a list costs one fsync, however long the list is.
+All calls block, and any thread may make them. The gateway groups the commits of several callers: an ``append`` of a
+list costs one fsync, for a list of any length.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def in_time(records: Iterable[LogRecord], time_ms: int) -> Iterator[tuple[int, L
 
 
 class Appended(NamedTuple):
-    """Where an appended record stands."""
+    """Place of an appended record."""
 
     offset: int
     event_time_ms: int
@@ -144,7 +144,7 @@ def check_end(end: LogEnd, folded_offset: int) -> None:
 
 
 class LogReader(Protocol):
-    """Who only reads a log; see `EventLog`."""
+    """Read access to a log; see `EventLog`."""
 
     def read(
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
@@ -162,7 +162,7 @@ class LogReader(Protocol):
 
 
 def lacks(log: LogReader, start_offset: int, records: Sequence[LogRecord]) -> bool:
-    """Whether what was read from ``start_offset`` on begins later because records were deleted.
+    """Return True if records were deleted between ``start_offset`` and the first record that was read.
 
     Kafka counts entries of its own, such as the ends of transactions of other programs: those are no records.
     """
@@ -181,12 +181,12 @@ class EventLog(Protocol):
 
     @property
     def lineage(self) -> str:
-        """What its offsets are of: a copy that goes its own way, such as a restored log, has another one."""
+        """Identity of the offsets. A copy that continues on its own, such as a restored log, has another one."""
         ...
 
     @property
     def limits(self) -> Limits:
-        """How large an event may be."""
+        """Maximum size of an event."""
         ...
 
     def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:

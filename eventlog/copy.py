@@ -52,7 +52,7 @@ class Target(Protocol):
 
 
 class Moved(NamedTuple):
-    """What was done: ``copied`` of the records were not there yet."""
+    """Result of a move: ``copied`` of the records were not there yet."""
 
     extent: Extent
     copied: int

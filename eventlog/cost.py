@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a record costs a micro-batch, as far as can be told before it is folded: bytes.
+"""Cost of a record to a micro-batch in bytes, estimated before it is processed.
 
 A batch holds what its records carry *inflated*, several times over: the event, rows of the tables and of history. A
 payload is compressed: 12 MiB of one letter take 15 kB on the log. So batches are bounded by what the frames state
@@ -44,7 +44,7 @@ _WHOLE_BROKER: Final = tuple(
 
 
 def cost_bytes(key: str, head: bytes, payload_bytes: int) -> int:
-    """What a record costs.
+    """Cost of a record, bytes.
 
     Args:
         key: its routing key.

@@ -62,7 +62,7 @@ class LogClient(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """How large an event may be; of a log that is open."""
+        """Maximum size of an event. The log must be open."""
         ...
 
     async def open(self) -> str:
@@ -150,7 +150,7 @@ class GroupCommit:
 
     @property
     def failing(self) -> bool:
-        """Whether the last append failed, or one has been under way for long: the log cannot be written now."""
+        """Return True if the last append failed or has been under way for long: the log cannot be written now."""
         return self._failing or (self._appending is not None and self._loop.time() - self._began_s > _LATE_S)
 
     async def start(self) -> int:
@@ -252,7 +252,7 @@ class GroupCommit:
         return _own(resume)
 
     def _take(self) -> list[_Waiting]:
-        """What goes down at once: Kafka takes so much as one batch, with the RESUME in front of it."""
+        """Take the next group to append. Kafka takes it as one batch, with the RESUME in front."""
         group: list[_Waiting] = []
         limit_bytes = min(MAX_GROUP_BYTES, self._log_client.limits.event_bytes)
         taken_bytes = 0

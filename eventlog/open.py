@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which event log a URL names. Kafka's modules are loaded only where Kafka is the log."""
+"""Open the event log that a URL names. Kafka's modules are loaded only for a log in Kafka."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Cost = tuple[int, int, bytes, int]
 
 
 class BatchEnd(NamedTuple):
-    """Where a batch ends: the offset after it, and the greatest event time up to there, ms."""
+    """End of a batch: the offset after it, and the greatest event time up to there, ms."""
 
     offset: int
     time_ms: int
@@ -28,7 +28,7 @@ class BatchEnd(NamedTuple):
 
 @dataclass(slots=True)
 class _Scan:
-    """How far a batch was looked at that is not taken yet: it goes on from there, however often it is asked for."""
+    """State of the scan of a batch that is not taken yet. The next call continues the scan."""
 
     asked: tuple[int, int, int, int, bytes]
     end: int
@@ -155,7 +155,7 @@ class LogTail(ABC):
 
     @abstractmethod
     def _costs(self, start: int, limit: int) -> Generator[Cost]:
-        """What is there from an offset on, up to ``limit`` records. The last one may be given again."""
+        """Yield the costs from an offset on, up to ``limit`` records. The last one may be yielded again."""
 
 
 def missing_records(name: str, first: int, end: int | None = None) -> SetupError:

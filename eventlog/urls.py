@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the URL of an event log says. Pure."""
+"""Parser of event log URLs. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ URL_FORMS: Final = "sqlite:///absolute/path.db or kafka://host:port[,host:port]/
 
 
 def is_kafka(url: str) -> bool:
-    """Whether a URL names a Kafka log."""
+    """Return True if a URL names a Kafka log."""
     return url.startswith("kafka:")
 
 
@@ -30,7 +30,7 @@ def sqlite_path(url: str) -> Path:
 
 
 class KafkaPlace(NamedTuple):
-    """Where a Kafka log is.
+    """Location of a Kafka log.
 
     Attributes:
         bootstrap: ``host:port`` of some brokers.
@@ -44,7 +44,7 @@ class KafkaPlace(NamedTuple):
 
 
 def parse_url(url: str) -> KafkaPlace:
-    """What ``kafka://host:port[,host:port]/topic[?config=/file]`` names. The path is taken literally.
+    """Parse ``kafka://host:port[,host:port]/topic[?config=/file]``. The path is taken literally.
 
     Raises:
         SetupError: it has another form.

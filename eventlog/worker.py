@@ -229,7 +229,7 @@ def _serve(gateway: Connection) -> None:
 
 
 def _tried(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RoutelakeError:
-    """What it returns, or the error to tell the gateway."""
+    """Return the result of ``work``, or the error to send to the gateway."""
     try:
         return work(*args, **kwargs)
     except RoutelakeError as error:

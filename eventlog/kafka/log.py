@@ -179,7 +179,7 @@ class KafkaLog:
         return bounds(self._open_consumer(), self._partition, first=self._first, answer_s=READ_TIMEOUT_S)
 
     def _fetch(self, start: int, end: int, max_records: int, max_bytes: int) -> list[LogRecord]:
-        """What is between two offsets that the log has, within the bounds of `read`."""
+        """Records between two offsets of the log, within the bounds of `read`."""
         if start >= end:
             return []
         consumer = self._open_consumer()
@@ -281,7 +281,7 @@ class KafkaLog:
             raise
 
     def _why_closed(self, error: Exception) -> Exception:
-        """What kafka-python does not say of a Kafka that it could not reach."""
+        """Return a better error for a Kafka that kafka-python could not reach."""
         if isinstance(error, KafkaTimeoutError):
             from eventlog.kafka.access.probe import check_access
 

@@ -69,7 +69,9 @@ class KafkaReader:
         return self._at
 
     def poll(self, timeout_ms: int, max_records: int) -> list[LogRecord]:
-        """What comes next; waits for it if need be. Records of any number may be none, as Kafka counts its own, too.
+        """Return the next records; wait for them if needed.
+
+        The list may be empty although offsets were passed, because Kafka counts its own entries.
 
         Raises:
             SetupError: the record at `at` was deleted.

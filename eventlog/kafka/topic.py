@@ -126,7 +126,7 @@ def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, co
 
 
 def alter_command(bootstrap: Sequence[str], topic: str, config: dict[str, str]) -> str:
-    """What an operator runs to change these settings of a topic."""
+    """Command with which an operator changes these settings of a topic."""
     settings = ",".join(f"{name}={value}" for name, value in config.items())
     return (
         f"kafka-configs.sh --bootstrap-server {','.join(bootstrap)} --alter --entity-type topics"

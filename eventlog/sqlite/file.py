@@ -78,7 +78,7 @@ def read_log_id(reader: sqlite3.Connection) -> str:
 
 
 def moved_to(connection: sqlite3.Connection) -> str:
-    """Where the log went; empty where it is still here."""
+    """URL to which the log was moved; empty if it is still here."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (_MOVED_TO,)).fetchone()
     return "" if row is None else str(row[0])
 
@@ -113,7 +113,7 @@ def wal_bytes(path: Path) -> int:
 
 
 def who_holds_the_wal(path: Path) -> str:
-    """What to do about a -wal that is too large."""
+    """Advice about a WAL file that is too large."""
     return (
         f"a process has kept a snapshot of {path} open, so that its -wal cannot be begun anew. Find it with "
         f"`fuser -v {path}`, and let it end its read or close it"
@@ -121,7 +121,7 @@ def who_holds_the_wal(path: Path) -> str:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """What stays the same as long as the path names the same file; None when there is none."""
+    """Identity of a file, the same as long as the path names the same file; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -177,7 +177,7 @@ def _make(writer: sqlite3.Connection) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file holds a log of our format; False when it is still empty.
+    """Return True if the file holds a log of this format, False if it is still empty.
 
     Raises:
         SetupError: it holds something else.

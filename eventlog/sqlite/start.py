@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is proved of a SQLite log before anybody uses it: that a ``-wal`` is its own, and that no offset is missing.
+"""Checks of a SQLite log before its first use: the ``-wal`` belongs to the file, and no offset is missing.
 
-SQLite replays whatever ``-wal`` lies beside a file, as long as its frames are intact in themselves. Beside a file that
-was put back from a copy that is somebody else's: old pages and new ones make one database, with records missing in the
-middle and writes acknowledged behind them. So file and WAL carry an identity, the *generation*::
+SQLite replays any ``-wal`` next to a file if its frames are intact. If the file was restored from a copy, the ``-wal``
+belongs to another file: old and new pages form one database, with records missing in the middle and acknowledged writes
+after them. So file and WAL carry an identity, the *generation*::
 
-    meta             generation = 3f2c...             a page that is never written again: it is in the file alone
+    meta             generation = 3f2c...             a page that is never written again: it is only in the file
     sqlite_sequence  ('event', 3000)                  a page that every append writes: it is in every WAL
                      ('generation:3f2c...', 0)
 
 It is written in rollback mode, when there is no WAL. A copy has none (`clear_generation`): it gets its own when it is
-first opened, and until then every WAL beside it is foreign. What one generation cannot tell (a copy made by hand of the
-very file that the WAL belongs to) the offsets do: count and sum of them, and the counter, fit together or they do not.
+first opened, and until then every WAL next to it is foreign. A copy made by hand of the very file that the WAL belongs
+to has the same generation. There the offsets decide: their count, their sum and the counter must agree.
 
-The first process that opens a log proves this, holding `LockedLog` for itself; whoever comes while others have it open
-knows that it was done. It is done on a connection that cannot write, so that what is refused stays as it was.
+The first process that opens a log makes these checks, with `LockedLog` held exclusively. Processes that open it while
+others have it open rely on them. The checks use a connection that cannot write, so a refused file is not changed.
 
 Source: https://sqlite.org/walformat.html, "Recovery"; https://sqlite.org/autoinc.html; https://sqlite.org/uri.html
 (immutable: the file alone, without its WAL).
@@ -113,7 +113,7 @@ class LockedLog:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Which records a log has: every offset from ``first`` up to, not including, ``end``; equal in an empty log."""
+    """Range of a log's records: every offset from ``first`` up to, not including, ``end``. Equal in an empty log."""
 
     first: int
     end: int
@@ -195,7 +195,7 @@ def clear_generation(connection: sqlite3.Connection) -> None:
 
 
 def why_not_writable(path: Path, error: OSError | None = None) -> str:
-    """What keeps a log from being opened, for a person."""
+    """Reason why a log cannot be opened, for an operator."""
     directory = path.parent
     if not directory.is_dir():
         return f"the directory {directory} does not exist. Create it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How routelake gets into a Kafka that asks who comes: Kafka's client properties, TLS, SASL, and why it was refused.
+"""Access to a Kafka that requires authentication: client properties, TLS, SASL, and reasons for a refusal.
 
 Without ``--event-log-config`` nothing of this is loaded before an opening has failed.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why Kafka cannot be entered."""
+"""Errors of the access to Kafka."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of Kafka's client properties mean something here, and what to say of the others. Pure.
+"""Supported Kafka client properties, and messages about all others. Pure.
 
 =========================================================  ======================================================
 property                                                   here
@@ -82,7 +82,7 @@ _FAMILIES: Final = {
 
 
 def objection(key: str) -> str:
-    """What to say of a property; empty where it means something here."""
+    """Return the problem with a property; empty if it is supported."""
     if key in KNOWN:
         return ""
     if key in _SAID:

@@ -31,7 +31,7 @@ _SHORT_LIFE_S: Final = 300.0
 
 
 class Tokens(AbstractTokenProvider):
-    """What kafka-python asks for a token whenever it connects, or has to show one again. For any thread.
+    """Token provider for kafka-python, which asks at each connect and when a token must be shown again. Thread-safe.
 
     Args:
         oauth: Where from.

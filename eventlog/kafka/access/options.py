@@ -9,7 +9,7 @@ from eventlog.kafka.access.settings import KafkaAccess
 
 
 def client_options(access: KafkaAccess) -> dict[str, Any]:
-    """What kafka-python's clients take.
+    """Options of kafka-python's clients.
 
     Raises:
         AccessError: Files of ours cannot be used.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a Kafka does not let us in: asked of the listener itself, a step at a time.
+"""Find out why Kafka refuses access: ask the listener itself, step by step.
 
-kafka-python ends a wrong password, a stranger's certificate and plain text to a TLS port alike: "Unable to bootstrap".
-Here each step has one meaning: connect, shake hands (TLS), ask for versions, for the mechanism (SASL), show who we are,
-ask for brokers. A listener hangs up at the first that it does not like, so the step tells what it was; where that
-leaves two, the other protocol is tried on a connection of its own.
+kafka-python reports a wrong password, an untrusted certificate and plain text on a TLS port alike: "Unable to
+bootstrap". Here each step has one meaning: connect, TLS handshake, ask for versions, ask for the SASL mechanism,
+authenticate, ask for brokers. The listener closes the connection at the step that it rejects, so the step tells the
+cause. If two causes remain, the other protocol is tried on a connection of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXPIRED: Final = 10
 
 
 class Refusal(NamedTuple):
-    """Why not.
+    """Reason for a refusal.
 
     Attributes:
         what: A sentence without its full stop, beginning with the address.
@@ -51,7 +51,7 @@ class _RefusedError(Exception):
 
 
 def refusal(bootstrap: Sequence[str], access: KafkaAccess) -> Refusal | None:
-    """Why none of these addresses lets us in; None if one does.
+    """Return why none of these addresses gives access; None if one does.
 
     Args:
         bootstrap: ``host:port``, one or more.

@@ -39,12 +39,12 @@ class Protocol(StrEnum):
 
     @property
     def encrypts(self) -> bool:
-        """Whether TLS is spoken."""
+        """Return True if the protocol uses TLS."""
         return self in (Protocol.SSL, Protocol.SASL_SSL)
 
     @property
     def authenticates(self) -> bool:
-        """Whether SASL is spoken."""
+        """Return True if the protocol uses SASL."""
         return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
 
 
@@ -62,7 +62,7 @@ _NONE: Final = Secret()
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Of a client. Each ``_pem`` is text, in place of the file of the same name.
+    """TLS files of a client. Each ``_pem`` is text in place of the file of the same name.
 
     Attributes:
         ca: Whom to believe; neither: the system's authorities.
@@ -84,7 +84,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """Where tokens come from: asked for at an ``https://`` endpoint with the client's credentials, or in a file."""
+    """Source of tokens: an ``https://`` endpoint that takes the client's credentials, or a file."""
 
     endpoint: str
     client_id: str = ""
@@ -94,7 +94,7 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True)
 class KafkaAccess:
-    """How a client gets in. ``source`` is the file, empty without one."""
+    """Client settings for access to Kafka. ``source`` is the file, empty without one."""
 
     source: str = ""
     protocol: Protocol = Protocol.PLAINTEXT
@@ -107,7 +107,7 @@ class KafkaAccess:
 
 
 def read_access(config: str) -> KafkaAccess:
-    """What the file says; read each time somebody connects, so that a password may change while routelake runs.
+    """Read the file of client properties. It is read at each connect, so a password may change at runtime.
 
     Args:
         config: The file's path; empty: there is none, and Kafka is open.

@@ -29,7 +29,7 @@ class HungUpError(Exception):
 
 
 class NoKafkaError(Exception):
-    """What was answered is no answer of Kafka; ``head`` is its begin."""
+    """Error: the answer is not Kafka's; ``head`` is its beginning."""
 
     def __init__(self, head: bytes) -> None:
         """See the attribute."""
