@@ -88,7 +88,7 @@ class FoldSettings:
 
     @property
     def spool_dir(self) -> Path:
-        """Where shards leave what is too much for a row: seen by workers and driver."""
+        """Folder for shard output that is too large for a row. Workers and driver both see it."""
         return (self.scratch_dir if self.cluster is None else self.cluster.shared_dir) / "spool"
 
 
@@ -292,7 +292,7 @@ def by_shard(records: DataFrame, shards: int) -> DataFrame:
 
 
 def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:
-    """Whether the checkpoint has a finished batch and belongs to the epochs in the lake."""
+    """Return True if the checkpoint has a finished batch and belongs to the epochs in the lake."""
     if not checkpoint_dir.exists():
         return False
     found = check_compatible(checkpoint_dir, last_commit(lake_dir))

@@ -170,7 +170,7 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
 
 
 def _announcer(log_url: str, mirror: Publisher) -> Announcer | None:
-    """Who tells gateways of epochs; None where the log is not in Kafka."""
+    """Return the announcer of epochs to gateways; None if the log is not in Kafka."""
     if not is_kafka(log_url):
         return None
     from lake.announce import Announcer
@@ -220,9 +220,9 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror:
 
 
 class _Progress:
-    """Whether a query has finished a batch. From the first one on the fold gives way to other processes.
+    """Progress of a query. After its first batch the fold lowers its own priority.
 
-    Not before: a start at a low priority takes minutes where others burn the processor.
+    Not before: on a busy machine, a start at a low priority takes minutes.
     """
 
     def __init__(self) -> None:
@@ -236,14 +236,14 @@ class _Progress:
 
 
 class _Executors:
-    """Whether the cluster still has some for us."""
+    """Watch over the cluster's executors."""
 
     def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
         self._context, self._cluster = spark.sparkContext, cluster
         self._seen_s = time.monotonic()
 
     def gone(self) -> str | None:
-        """What to say when there have been none for too long."""
+        """Return the reason to stop if there have been no executors for too long, or None."""
         if is_over(self._context):
             return f"{self._cluster.master} has removed it"
         if count(self._context):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one micro-batch does to one shard: its records are folded into its state, and what changes is handed on.
+"""Process one shard's records of a micro-batch: apply them to its state, and emit the changes.
 
-Knows no Spark: the processor is a thin shell around it. `lake.write.batch` puts the shards' parts together.
+This module does not import Spark: the processor is a thin shell around it. `lake.write.batch` puts the shards' parts
+together.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Record(NamedTuple):
 
 
 class ShardFiles(NamedTuple):
-    """Where a shard's part of one micro-batch goes: through Spark and the spool, or into data files."""
+    """Destinations of a shard's part of one micro-batch: Spark and the spool, or data files."""
 
     output: ShardOutput
     history: HistoryFile

@@ -18,7 +18,7 @@ only, and a record may be a registration of ten thousand topics."""
 
 @dataclass(slots=True)
 class TopicStore:
-    """Where a shard's topics are kept between batches (Spark's MapState, or a dict in tests)."""
+    """Storage of a shard's topics between batches (Spark's MapState, or a dict in tests)."""
 
     get: Callable[[str], bytes | None]
     put: Callable[[str, bytes], None]
@@ -34,7 +34,7 @@ class ShardTopics:
         self._held_rows = 0
 
     def table(self, name: str) -> TopicTable:
-        """What the store holds for a group now, whatever is stored later in this batch."""
+        """Return a group's table as the store has it now. Later writes of this batch do not change it."""
         stored: bytes | None = None
 
         def load() -> TopicRows:
@@ -54,7 +54,7 @@ class ShardTopics:
 
     @property
     def are_many(self) -> bool:
-        """Whether it is time for `spill`."""
+        """Return True if so many rows are held that `spill` is due."""
         return self._held_rows > HELD_ROWS
 
     def spill(self, groups: dict[str, BrokerGroup], start: Iterable[BrokerGroup]) -> None:

@@ -274,7 +274,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pace = Pace(source.pace)
 
     def initialOffset(self) -> SourceOffset:
-        """Where a query without a checkpoint begins."""
+        """Return the first offset of a query without a checkpoint."""
         tail = self._open()
         start = max(self._source.start_offset, tail.first_offset)
         tail.check_readable_from(start)

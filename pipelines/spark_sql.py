@@ -208,7 +208,7 @@ def _converse(lake: LakeSql, *, as_json: bool, limit: int | None) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What Spark says, without the query plan and the stack below it."""
+    """Return Spark's message without the query plan and the stack below it."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.getMessage() or java.toString())
     return next((line.strip().rstrip(";") for line in text.splitlines() if line.strip()), type(error).__name__)

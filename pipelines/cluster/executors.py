@@ -36,13 +36,13 @@ _NO_PYTHON: Final = re.compile(r'Cannot run program "([^"]*)"')
 
 
 def count(context: SparkContext) -> int:
-    """How many executors there are."""
+    """Number of executors."""
     status = context._jsc.sc().getExecutorMemoryStatus()
     return int(status.size()) - 1  # the driver is among them
 
 
 def is_over(context: SparkContext) -> bool:
-    """Whether Spark has given up: the master has removed the application."""
+    """Return True if Spark has given up: the master has removed the application."""
     return bool(context._jsc.sc().isStopped())
 
 
@@ -62,7 +62,7 @@ def wait_for_executors(context: SparkContext, cluster: Cluster, stop: Callable[[
 
 
 def no_executors(cluster: Cluster) -> str:
-    """What to say when there are none."""
+    """Message for the case that there are no executors."""
     asked = cluster.config.get("spark.executor.memory", "1g")
     look = "`kubectl get pods`" if cluster.is_kubernetes else "the master's web page"
     return (
@@ -97,7 +97,7 @@ def check(spark: SparkSession, cluster: Cluster, log_url: str) -> int:
 
 
 class _Trial:
-    """What an executor tries; pickled by name, so that a worker has to import this module, and the fold with it."""
+    """Trial run in an executor. Pickled by name, so that a worker has to import this module and the fold."""
 
     def __init__(self, seen: str, token: str, log_url: str) -> None:
         self._seen, self._token, self._log_url = seen, token, log_url

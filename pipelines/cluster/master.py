@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster the fold's executors are on, and what Spark is told of it.
+"""Cluster of the fold's executors, and the Spark options for it.
 
 Source: Spark 4.2's "Cluster Mode Overview", "Spark Standalone Mode", "Running Spark on Kubernetes", "Security".
 """
@@ -35,7 +35,7 @@ _EXECUTOR_JVM: Final = "-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.n
 
 
 class Address(NamedTuple):
-    """Where a master listens."""
+    """Address on which a master listens."""
 
     host: str
     port: int
@@ -59,12 +59,12 @@ class Cluster:
 
     @property
     def is_kubernetes(self) -> bool:
-        """Whether executors are pods."""
+        """Return True if executors are pods."""
         return self.master.startswith("k8s://")
 
     @property
     def addresses(self) -> list[Address]:
-        """Of the masters, or of the API server."""
+        """Addresses of the masters, or of the API server."""
         return master_addresses(self.master)
 
 
@@ -111,7 +111,7 @@ def _judge_kubernetes(cluster: Cluster, where: str) -> None:
 
 
 def master_addresses(master: str) -> list[Address]:
-    """Where the masters of a URL listen.
+    """Addresses of the masters in a URL.
 
     Raises:
         SetupError: it has another form.
@@ -145,7 +145,7 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def spark_options(cluster: Cluster, driver_host: str, jars: list[Path]) -> dict[str, str]:
-    """What Spark is told besides what it is told in any case. Pure.
+    """Spark options for a cluster, in addition to those for every fold. Pure.
 
     Args:
         cluster: whose own properties win; these are not among the options, as they may hold a secret.
