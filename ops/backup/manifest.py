@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backup is: a folder with a manifest, which names everything in it. Without the manifest it is none.
+"""Manifest of a backup: a folder is a backup only with its manifest, which names every file in it.
 
 ===========  ==============================================================================
 backup.json  the manifest, written last
@@ -136,7 +136,7 @@ def read_manifest(folder: Path, expect: str = "") -> Manifest:
 
 
 def manifest_digest(folder: Path) -> str:
-    """Of a backup's manifest, which has the digests of all else: SHA-256, hexadecimal."""
+    """SHA-256 of a backup's manifest, hexadecimal. The manifest has the digests of all other files."""
     with open_inside(folder, MANIFEST) as file:
         return hashlib.sha256(file.read()).hexdigest()
 

@@ -28,7 +28,7 @@ def write_marker(data_dir: Path, backup: Path, aside: list[str]) -> None:
 
 
 def read_marker(data_dir: Path) -> dict[str, object] | None:
-    """What `write_marker` has written; None without a mark."""
+    """Read the mark of `write_marker`; None without a mark."""
     try:
         opened = os.open(data_dir / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

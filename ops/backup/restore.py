@@ -54,7 +54,7 @@ _LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
 
 @dataclass
 class Restored:
-    """What was done, or with a dry run would be: ``aside`` are (from, to) of what was there."""
+    """Result of a restore or of its dry run: ``aside`` are (from, to) of the files that were there."""
 
     manifest: Manifest
     aside: list[tuple[Path, Path]] = field(default_factory=list)
@@ -178,7 +178,7 @@ class _Plan:
         self._time = datetime.now(UTC).strftime("before-restore-%Y%m%dT%H%M%S.%fZ")
 
     def aside(self) -> list[tuple[Path, Path]]:
-        """What is there, and where it goes."""
+        """Existing files and the places to which they are moved."""
         moves = [(self._data_dir / name, self._data_dir / self._time / name) for name in (LAKE, "checkpoints")]
         if self._log_path is not None:
             folder = self._log_path.parent / self._time
@@ -268,7 +268,7 @@ class _Plan:
         return Manifest(self._manifest.format, self._manifest.made_at, self._manifest.lake, kept, files)
 
     def _give_to_owner(self) -> None:
-        """Where root could not act as the owner, what was staged is given to the owner."""
+        """Give staged files to the owner if root could not act as the owner."""
         for path in [self._staging, *self._staging.rglob("*"), *filter(None, [self._staged_log])]:
             self._give(path)
 

@@ -205,7 +205,7 @@ def _copy_table(lake_dir: Path, name: str, work: Path, version: int) -> None:
 
 
 def _copy_file(lake_dir: Path, file: Path, work: Path) -> bool:
-    """Whether it was still there: retention takes files away, but none of the version that is copied."""
+    """Copy a file; return False if it is gone. Retention deletes files, but none of the copied version."""
     within = file.relative_to(lake_dir).as_posix()
     try:
         source = open_inside(lake_dir, within)

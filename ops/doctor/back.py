@@ -220,7 +220,7 @@ def _whole_place(commits: Sequence[RouteCommit], disk: TableOnDisk | None, whole
 
 
 def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: Place) -> bool:
-    """Whether the log of events has all that a start from there asks for."""
+    """Return True if the event log has all records that a start from there needs."""
     exact = last_exact([commit for commit in commits if commit.epoch <= place.commit.epoch])
     first = 0 if exact is None else exact.log_offset + 1
     with closing(open_log(log_url)) as event_log:

@@ -32,7 +32,7 @@ _AHEAD_S: Final = 60.0
 
 @dataclass
 class Examination:
-    """What was found.
+    """Result of an examination.
 
     Attributes:
         data_dir: where.
@@ -74,12 +74,12 @@ class Examination:
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is wrong that somebody must do something about."""
+        """Return True if nothing needs the operator's attention."""
         return all(finding.kind in HARMLESS for finding in self.findings)
 
     @property
     def blocks(self) -> bool:
-        """Whether something keeps gateway or fold from starting, or goes on failing."""
+        """Return True if something keeps the gateway or the fold from starting, or keeps failing."""
         return any(finding.kind not in HARMLESS | REMAINS for finding in self.findings)
 
 
@@ -121,7 +121,7 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
 
 
 def _compare_with_clock(found: Examination) -> None:
-    """Whether event time is ahead of this machine's clock, by log or tables."""
+    """Add a finding if the event time of log or tables is ahead of this machine's clock."""
     times = [found.log.last_time_ms] if found.log is not None and found.log.last_time_ms is not None else []
     times += [to_ms(found.last.event_time)] if found.last is not None else []
     ahead_s = max(times, default=0) / 1000 - time.time()
@@ -193,7 +193,7 @@ def _examine_checkpoint(found: Examination) -> None:
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether a fold holds the lake. Takes nothing that a fold could want for longer than a moment."""
+    """Return True if a fold holds the lake. Keeps no lock that a fold could need."""
     try:
         with lock.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was found: each kind with what it means and what to do about it."""
+"""Kinds of findings: each with its meaning and the advice."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _NAMED: Final = 20
 
 @dataclass
 class ExaminedLog:
-    """What is known of a log.
+    """State of an examined log.
 
     Attributes:
         path: The file.
@@ -109,10 +109,10 @@ def record_at(path: Path, offset: int) -> LogRecord | None:
 
 
 def salvageable(path: Path, needs_from: int) -> str | None:
-    """Why a log cannot be made anew from its own records; None if it can.
+    """Return why a log cannot be rebuilt from its own records; None if it can.
 
-    It can where every record from ``needs_from`` to the counter, which is the last one that was acknowledged, is there
-    and whole: then what is lost is in the tables already, as if it had been trimmed.
+    It can if every record from ``needs_from`` up to the counter is present and intact. The counter is the last
+    acknowledged record. Then all lost records are in the tables already, as if they had been trimmed.
     """
     try:
         with closing(connect(path)) as connection:
@@ -178,7 +178,7 @@ def _damaged_records(path: Path, extent: Extent) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Whether nobody else has the log open, nor can open it meanwhile. Makes no lock file: whoever uses a log does."""
+    """Yield True while no other process has the log open or can open it. Creates no lock file."""
     try:
         opened = os.open(path.with_name(path.name + LOCK_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be made good, in this order; the data directory is examined anew after each step that did something.
+"""Repairs, in this order; the data directory is examined again after each step that changed something.
 
-1. An entry or a file that is gone is linked back from the fold's staging folder, which has the same file under another
-   name (`lake.write.staging`), until the fold's next start. It is what was lost, byte for byte.
-2. A checkpoint of a table that cannot be read is moved aside where the entries lead to the newest version without it.
-3. A damaged event log is written anew from its own records where what it lost is in the tables.
-4. If a table still cannot be read, the lake goes back to the newest epoch that is whole, if the event log has
-   everything since (`ops.doctor.back`). Otherwise restore a backup: a lost data file is not guessed at.
+1. A missing entry or file is linked back from the fold's staging folder, which has the same file under another
+   name (`lake.write.staging`) until the fold's next start. It is the lost file, byte for byte.
+2. A checkpoint of a table that cannot be read is moved aside if the entries lead to the newest version without it.
+3. A damaged event log is rebuilt from its own records if all lost records are in the tables.
+4. If a table still cannot be read, the lake goes back to its newest intact epoch, if the event log has everything
+   since (`ops.doctor.back`). Otherwise restore a backup: a lost data file cannot be reconstructed.
 
-A checkpoint of Spark's that is torn the fold makes anew at its next start.
+The fold itself replaces a torn checkpoint of Spark's at its next start.
 
-The fold's lock is held throughout; gateways may run, but for 3. What is taken away goes to ``before-repair-<time>``.
+The fold's lock is held throughout. Gateways may run, except during step 3. Removed files are kept in
+``before-repair-<time>``.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class TableOnDisk:
         self._bases: dict[int, dict[str, File] | str] = {}
 
     def checkpoint_error(self, version: int) -> str | None:
-        """Why a checkpoint cannot be read; None if it can."""
+        """Return why a checkpoint cannot be read; None if it can."""
         found = self._base(version)
         return found if isinstance(found, str) else None
 
@@ -174,7 +174,7 @@ class ExaminedTable:
     orphans: int = 0
 
     def can_read(self, version: int) -> bool:
-        """Whether all of a version is there."""
+        """Return True if a version is complete."""
         if self.disk is None:
             return False
         files = self.disk.files_at(version)
@@ -224,7 +224,7 @@ def examine_table(lake_dir: Path, table: Table, retention_days: int, *, thorough
 
 
 def _examine_entries(found: ExaminedTable, disk: TableOnDisk) -> None:
-    """What a checkpoint after it has matters to the past alone."""
+    """Add findings about entries. Entries before a checkpoint matter only for history."""
     checkpointed = max((n for n in disk.checkpoints if disk.checkpoint_error(n) is None), default=-1)
     wrong = [*disk.torn.items(), *((version, "is missing") for version in disk.absent)]
     for kind in (Kind.ENTRY, Kind.OLD_FILE):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the state tables are what the changes make of nothing.
+"""Check that the state tables equal the sum of all changes.
 
-Every change takes a row away (``before``) and puts one there (``after``). So of each key the rows put there, less those
-taken away, are the one row that the table has; and of many keys the sums of digests of rows are equal. Such sums are
-kept for some thousand groups of keys, which takes the same memory however many rows there are. Where a sum is not
-equal, the group's rows are read again, one by one, to name what is wrong.
+Every change removes a row (``before``) and adds one (``after``). So for each key, the added rows minus the removed rows
+are the one row in the table. For many keys, the sums of the rows' digests are equal. Such sums are kept for some
+thousand groups of keys, which takes the same memory for any number of rows. If a sum differs, the group's rows are read
+again one by one to name the difference.
 
-What every heartbeat moves (brokerLiveTable) is not in the changes; a replay tells (`ops.verify.replay`).
+Columns that every heartbeat moves (brokerLiveTable) are not in the changes. A replay checks them (`ops.verify.replay`).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Balance:
 
 
 class _Last:
-    """What the last change of a key has left."""
+    """Row of a key after its last change."""
 
     __slots__ = ("cause", "met", "values")
 

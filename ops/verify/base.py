@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a replay begins: at nothing, where the log is whole, or at the oldest epoch from which it can be done."""
+"""Start of a replay: an empty state if the log is complete, or the oldest epoch from which it is possible."""
 
 from __future__ import annotations
 

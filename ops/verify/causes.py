@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay says of epochs whose digests do not hold: their changes and unread records, row by row.
+"""Result of a replay for epochs whose digests differ: their changes and unread records, row by row.
 
 So a changed value is named where the log still has the epoch's records.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the chain of epochs holds (`lake.write.hash_chain`), in one pass over routeCommitTable and routeChangeTable.
+"""Check the hash chain of epochs (`lake.write.hash_chain`), in one pass over routeCommitTable and routeChangeTable.
 
-Each epoch is judged by the digest that the row before it says, so that one changed value makes one epoch fail and not
-all that follow. A row whose digest alone was changed is told from others by the epoch after it, which holds with the
-digest that the row should have.
+Each epoch is checked with the digest in the row before it, so that one changed value makes one epoch fail and not all
+later ones. If only the digest of a row was changed, the next epoch shows it: that epoch matches the digest that the row
+should have.
 """
 
 from __future__ import annotations

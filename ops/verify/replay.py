@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a replay of the log, from the tables' own past or from nothing, gives the rows that the tables have.
+"""Check that a replay of the log, from an old epoch or from an empty state, gives the rows of the tables.
 
-It begins at the oldest epoch whose tables can still be read, from which on the log has every record, and whose
-successors were all folded by these rules. Columns that every heartbeat moves are written some seconds late, so a row of
-brokerLiveTable may be any of those that there were since the epoch's livenessOffset.
+It begins at the oldest epoch whose tables can still be read, from which on the log has every record, and after which
+every epoch was made by these rules. Columns that every heartbeat moves are written some seconds late. So a row of
+brokerLiveTable may equal any of its states since the epoch's livenessOffset.
 
 The broker groups are replayed one part after the other, because no rule looks at two of them.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a proof has found: sentences, in the order in which they were found."""
+"""Findings of a verification: sentences, in the order in which they were found."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Report(msgspec.Struct, rename="camel"):
 
     @property
     def refutations(self) -> int:
-        """How many there are."""
+        """Number of refutations."""
         return len(self.refuted) + self.more_refuted
 
 

@@ -74,7 +74,7 @@ def verify(
 
 
 def _not_readable(lake_dir: Path, last: RouteCommit) -> str:
-    """What is wrong with the tables at the versions that an epoch names; empty if nothing is."""
+    """Return why the tables cannot be read at the versions that an epoch names; empty if they can."""
     for table in STATE_TABLES:
         try:
             active(table_uri(str(lake_dir), table), last.versions[table.name])
