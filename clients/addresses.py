@@ -27,7 +27,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
 def what_is_odd(text: str) -> str | None:
-    """Why a text is no address that looks like one, and what to write instead; None where nothing is odd.
+    """Return what is wrong with a text that resembles an address, and the correction; None if nothing is wrong.
 
     Args:
         text: One address, or several.
@@ -50,7 +50,7 @@ def what_is_odd(text: str) -> str | None:
 
 
 def is_http(address: str) -> bool:
-    """Whether it is asked over HTTP."""
+    """Return True if the address is for HTTP."""
     return "://" in address
 
 

@@ -13,7 +13,7 @@ from security.signature import SECURITY_TOKEN, signed
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who asks.
+    """Credentials of a client.
 
     Attributes:
         access_key: Names the account.

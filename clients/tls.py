@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a client encrypts: whom it believes, and the certificate that it shows.
+"""TLS of a client: trusted CAs, and the client's own certificate.
 
-As with RocketMQ's ``tls.enable`` it is one switch for all that a client connects to, NameServers and brokers. Unlike
-RocketMQ's clients, ours check that a certificate is for the host they asked for.
+As with RocketMQ's ``tls.enable``, one switch is for all connections of the client, to NameServers and brokers. Unlike
+RocketMQ's clients, this one checks that a certificate is for the requested host.
 
-A broker shows the same certificate to those who connect to it, and takes plain connections, too (TlsMode.PERMISSIVE,
+A broker presents the same certificate to its clients, and accepts plain connections, too (TlsMode.PERMISSIVE,
 RocketMQ's default).
 """
 

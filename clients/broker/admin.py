@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker answers: mqadmin's topic commands, and of messages as much as concerns topics.
+"""Answers of a broker: mqadmin's topic commands, and the part of message requests that concerns topics.
 
-A broker agent keeps no messages. A message that would be taken creates its topic where it may, and is then refused with
-SERVICE_NOT_AVAILABLE; one that would be refused is refused with RocketMQ's code and remark.
+A broker agent keeps no messages. A valid message creates its topic if that is allowed, and is then refused with
+SERVICE_NOT_AVAILABLE. An invalid message is refused with RocketMQ's code and remark.
 
 Sources (5.5.0): org.apache.rocketmq.broker.processor.AdminBrokerProcessor, SendMessageProcessor, ClientManageProcessor.
 """
@@ -65,7 +65,7 @@ _heartbeat = msgspec.json.Decoder(_Heartbeat)
 
 
 class Broker(Protocol):
-    """What it tells of itself, besides its topics.
+    """Data of a broker besides its topics.
 
     Attributes:
         config: With the port that it listens on.
@@ -77,7 +77,7 @@ class Broker(Protocol):
 
     @property
     def master_addr(self) -> str | None:
-        """Of a slave: where its master is."""
+        """Address of a slave's master."""
 
 
 class BrokerHandler:

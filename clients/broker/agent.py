@@ -78,11 +78,11 @@ class Cadence:
             self._next[Task.HEARTBEAT] = now_ms + FIRST_HEARTBEAT_MS
 
     def wait_ms(self, now_ms: float) -> float:
-        """How long there is nothing to do."""
+        """Milliseconds until the next task is due."""
         return max(0.0, min(self._next.values(), default=_NEVER) - now_ms)
 
     def due(self, now_ms: float) -> list[Task]:
-        """What is to do now; each is counted as done. Times that were slept through are not made up for."""
+        """Return the due tasks and count them as done. Missed times are not repeated."""
         tasks = [task for task in Task if self._next.get(task, _NEVER) <= now_ms]
         for task in tasks:
             if task is Task.RETRY:
@@ -218,17 +218,17 @@ class BrokerAgent:
 
     @property
     def last_results(self) -> RegisterResults:
-        """Of the last registration with each NameServer."""
+        """Results of the last registration with each NameServer."""
         return self._registrar.last_results
 
     @property
     def master_addr(self) -> str | None:
-        """Of a slave: where its master is, as the NameServer last said (SlaveSynchronize.masterAddr)."""
+        """Address of a slave's master, as the NameServer last answered (SlaveSynchronize.masterAddr)."""
         return self._registrar.master_addr
 
     @property
     def master_ha_addr(self) -> str | None:
-        """Where to replicate from; kept when an answer names none."""
+        """Address to replicate from; kept when an answer names none."""
         return self._registrar.master_ha_addr
 
     async def register_all(self, *, force: bool, only_failed: bool = False) -> RegisterResults:
@@ -243,7 +243,7 @@ class BrokerAgent:
         await self._registrar.register_changed(changed, version)
 
     def _on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
-        """What a NameServer asks of a broker: only 905, which wants no answer."""
+        """Handle a request from a NameServer: only 905, which is oneway."""
         if request.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
             self.min_broker_id = int(request.ext("minBrokerId") or MASTER_ID)
             log.info(

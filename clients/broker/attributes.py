@@ -59,7 +59,7 @@ def parse_edits(text: str | None) -> dict[str, str]:
 
 
 def alter(current: Mapping[str, str] | None, edits: Mapping[str, str]) -> dict[str, str]:
-    """What the attributes are after some edits (AttributeUtil.alterCurrentAttributes).
+    """Apply edits to attributes (AttributeUtil.alterCurrentAttributes).
 
     Args:
         current: Before them; None while the topic is being created, when only ``+`` is possible.

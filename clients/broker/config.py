@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be set of a broker, under RocketMQ's own names (broker.conf).
+"""Settings of a broker, under RocketMQ's own names (broker.conf).
 
 Sources (5.5.0): org.apache.rocketmq.common.BrokerConfig, org.apache.rocketmq.broker.BrokerStartup.
 """
@@ -69,7 +69,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def broker_addr(self) -> str:
-        """What is registered as the broker's address (BrokerController.getBrokerAddr)."""
+        """Address that the broker registers (BrokerController.getBrokerAddr)."""
         return f"{self.broker_ip1}:{self.listen_port}"
 
     @property
@@ -79,7 +79,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def heartbeat_timeout_ms(self) -> int | None:
-        """What is registered as heartbeatTimeoutMillis; None leaves it to the NameServer."""
+        """Value that the broker registers as heartbeatTimeoutMillis; None leaves it to the NameServer."""
         return self.broker_not_active_timeout_millis if self.enable_slave_acting_master else None
 
     @property
@@ -151,7 +151,7 @@ def check(config: BrokerConfig) -> BrokerConfig:
 
 
 def objections(config: BrokerConfig) -> list[str]:
-    """Why a broker cannot run with a configuration; nothing if it can."""
+    """Return the reasons why a broker cannot run with a configuration; empty if it can."""
     wrong = []
     if not config.broker_name or not config.broker_cluster_name:
         wrong.append("brokerName and brokerClusterName must not be empty")

@@ -31,7 +31,7 @@ from schemas.errors import SetupError
 
 
 class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run."""
+    """Settings of a fleet of simulated brokers."""
 
     namesrvs: list[str]
     """host:port each, or http://host:port."""
@@ -161,7 +161,7 @@ class Fleet:
             member.registered |= await self._send(self.report.rounds, index, member.full)
 
     async def _is_needed(self, index: int) -> bool:
-        """Whether any NameServer does not know this version."""
+        """Return True if any NameServer does not know this version."""
         member, timeout_s = self.members[index], self._settings.timeout_s
         start = time.monotonic()
         answers = await ask_all(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fleet has done so far, for the screen and for the end."""
+"""Progress and final report of a fleet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Report(msgspec.Struct):
     first_took_s: float = 0.0
 
     def line(self, registered: int, elapsed_s: float) -> str:
-        """How things stand."""
+        """One line of progress."""
         failed = self.first.failed + self.rounds.failed + self.changes.failed
         return (
             f"{elapsed_s:6.0f} s  {registered}/{self.brokers} brokers registered, {self.rounds.count} rounds, "

@@ -74,7 +74,7 @@ class FleetBroker:
 
     @property
     def topic_count(self) -> int:
-        """How many topics it registers."""
+        """Number of topics that the member registers."""
         return len(self._shared.topics) + len(built_in_topics(self.config))
 
     def topic(self, index: int) -> TopicConfig:

@@ -55,7 +55,7 @@ class NameServer(Protocol):
         """Tell of one topic."""
 
     async def needs_registration(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> bool:
-        """Whether it does not know this version."""
+        """Return True if the NameServer does not know this version."""
 
     async def heartbeat(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> None:
         """Say that the broker is alive; nobody waits for an answer."""
@@ -111,7 +111,7 @@ class RemotingNameServer:
 
 
 class ServerResult(msgspec.Struct, Generic[T]):
-    """What one NameServer said.
+    """Result of a request to one NameServer.
 
     Attributes:
         address: Which.

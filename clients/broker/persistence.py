@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Loaded(NamedTuple):
-    """What was found.
+    """Contents of topics.json.
 
     Attributes:
         table: None when there is no file: a new broker.

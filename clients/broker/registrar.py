@@ -65,7 +65,7 @@ class Registrar:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last registration failed with some NameServer."""
+        """Return True if the last registration with some NameServer failed."""
         return any(result.error is not None for result in self.last_results)
 
     async def register_all(self, *, force: bool, only_failed: bool = False) -> RegisterResults:

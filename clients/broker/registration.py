@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker sends to NameServers, as requests of the remoting protocol; and what they answer. No I/O, no clock.
+"""Requests of a broker to NameServers, and the parsers of their answers. No I/O, no clock.
 
 =========================  ====================================================================================
 103 REGISTER_BROKER        the broker and all its topics (`full`), or only changed ones (`incremental`)
@@ -54,7 +54,7 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class RegisterBrokerResult(msgspec.Struct, frozen=True):
-    """What a NameServer answered: its master, for a slave, and the topics with an order configuration."""
+    """Answer to a registration: the master, for a slave, and the topics with an order configuration."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -222,7 +222,7 @@ _version = msgspec.json.Decoder(DataVersion)
 
 
 def register_result(answer: RemotingCommand) -> RegisterBrokerResult:
-    """What a successful answer to REGISTER_BROKER says (BrokerOuterAPI.registerBroker).
+    """Parse a successful answer to REGISTER_BROKER (BrokerOuterAPI.registerBroker).
 
     Raises:
         BadRequestError: Its body is no KVTable.
@@ -237,7 +237,7 @@ def register_result(answer: RemotingCommand) -> RegisterBrokerResult:
 
 
 def needs_registration(answer: RemotingCommand, data_version: DataVersion) -> bool:
-    """Whether the answer to QUERY_DATA_VERSION asks for a registration (BrokerOuterAPI.needRegister).
+    """Return True if the answer to QUERY_DATA_VERSION asks for a registration (BrokerOuterAPI.needRegister).
 
     As in RocketMQ, an answer with an error code does not.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker checks before it takes a message, as far as topics are concerned. No I/O.
+"""Checks of a broker before it accepts a message, as far as topics are concerned. No I/O.
 
 The checks come in two parts; between them the topic is looked up and, if it is unknown, perhaps created::
 
@@ -39,7 +39,7 @@ _SHORT_NAMES: Final = {
 
 
 class SendRequest(msgspec.Struct, frozen=True):
-    """What SEND_MESSAGE says about its topic."""
+    """Fields of SEND_MESSAGE that concern its topic."""
 
     topic: str
     default_topic: str
@@ -49,7 +49,7 @@ class SendRequest(msgspec.Struct, frozen=True):
 
     @property
     def topic_sys_flag(self) -> int:
-        """Of the topic that this message may create."""
+        """System flag of the topic that this message may create."""
         if not self.unit_mode:
             return 0
         return FLAG_UNIT_SUB if self.topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else FLAG_UNIT
@@ -90,7 +90,7 @@ def int_field(value: str | None, name: str) -> int:
 
 
 def check_name(config: BrokerConfig, topics: TopicConfigManager, topic: str) -> None:
-    """Whether a message to this topic may be considered at all.
+    """Check that the broker may consider a message to this topic.
 
     Raises:
         RefusedError: It may not.
@@ -107,7 +107,7 @@ def check_name(config: BrokerConfig, topics: TopicConfigManager, topic: str) -> 
 
 
 def check_queue(request: SendRequest, found: TopicConfig | None, producer: str) -> TopicConfig:
-    """Whether the topic, as it was found or created, has the queue.
+    """Check that the topic exists, or was created, and has the queue.
 
     Raises:
         RefusedError: There is no such topic or queue.

@@ -42,7 +42,7 @@ FLAG_UNIT_SUB: Final = 2
 
 
 class Creation(NamedTuple):
-    """What became of a wish for a topic.
+    """Result of a request to create a topic.
 
     Attributes:
         config: The topic; None where it was refused.
@@ -122,7 +122,7 @@ class TopicConfigManager:
         return topic in self.system_topics or topic.startswith(topic_names.SYSTEM_TOPIC_PREFIX)
 
     def is_order_topic(self, topic: str) -> bool:
-        """Whether a topic is known and ordered."""
+        """Return True if a topic is known and ordered."""
         found = self.table.get(topic)
         return found is not None and found.order
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client knows, where answers come in and listeners hear of it. No I/O.
+"""Routes known to a client. Answers come in, callbacks for changes are called. No I/O.
 
-Beside the `RouteTable` it keeps for each topic the tag of what a NameServer last said, so that the next one asked can
-say "still so", or wait until it is not.
+Next to the `RouteTable` it keeps each topic's tag of the last answer. With the tag, the next NameServer can answer
+"unchanged", or wait for a change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RouteCache:
         self._listeners: list[tuple[str | None, Listener]] = []
 
     def tag(self, topic: str) -> str | None:
-        """Of what a NameServer last said about a topic."""
+        """Tag of the last answer about a topic."""
         return self._tags.get(topic)
 
     def take(self, topic: str, answer: RouteAnswer | None) -> Applied:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a route is another one than before. Pure.
+"""Comparison of a route with the previous one. Pure.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.route.TopicRouteData.topicRouteDataChanged, BrokerData.equals,
 QueueData.equals.
@@ -14,7 +14,7 @@ from schemas.route import QueueData, TopicRouteData
 
 
 class RouteChange(msgspec.Struct, frozen=True):
-    """What a listener is told. Without ``old``: the first route; without ``new``: the topic is gone.
+    """Change of a route, passed to callbacks. Without ``old``: the first route. Without ``new``: the topic is gone.
 
     A route that is gone stays in use (as in RocketMQ), so that a NameServer which has just been restarted does no harm.
     """
@@ -25,7 +25,7 @@ class RouteChange(msgspec.Struct, frozen=True):
 
 
 def topic_route_data_changed(old: TopicRouteData | None, new: TopicRouteData) -> bool:
-    """Whether clients have to take notice.
+    """Return True if clients have to notice the change.
 
     The order of rows and groups is of no importance, nor are a group's cluster, zone and acting-master flag.
     """

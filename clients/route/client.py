@@ -172,7 +172,7 @@ class RouteClient:
     # --- queues ---
 
     async def try_to_find_topic_publish_info(self, topic: str) -> TopicPublishInfo:
-        """Where the topic can be written; for a topic that does not exist, where it can be created.
+        """Find the queues to write to; for a topic that does not exist, those where it can be created.
 
         What is known is used as it is. Else the NameServer is asked for the topic, and if it has no route of it, for
         the default topic TBW102.
@@ -235,7 +235,7 @@ class RouteClient:
     # --- brokers ---
 
     async def publish_address(self, queue: MessageQueue) -> str:
-        """Where to send what goes into a queue: the master, on its VIP channel if that is wanted.
+        """Find the address for messages to a queue: the master, on its VIP channel if that is enabled.
 
         Raises:
             NoRouteError: The queue's broker has no master at hand.
@@ -252,7 +252,7 @@ class RouteClient:
     async def subscribe_address(
         self, queue: MessageQueue, broker_id: int = 0, *, only_this_broker: bool = False
     ) -> find.FindBrokerResult:
-        """Where to read a queue: the member asked for, else another one (findBrokerAddressInSubscribe).
+        """Find the address to read a queue from: the member asked for, or another one (findBrokerAddressInSubscribe).
 
         Raises:
             NoRouteError: The queue's broker has no such member.
@@ -376,7 +376,7 @@ def without_namespace(resource: str, namespace: str | None = None) -> str:
 
 
 def is_already_with_namespace(resource: str, namespace: str) -> bool:
-    """Whether this namespace is in front."""
+    """Return True if the resource begins with this namespace."""
     if not namespace or not resource or is_system_resource(resource):
         return False
     return _retry_or_dlq(resource)[1].startswith(namespace + _SEPARATOR)

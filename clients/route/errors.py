@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong while a route is looked for.
+"""Errors of route lookups.
 
 RoutelakeError
 ├── ClientError (remoting.errors)

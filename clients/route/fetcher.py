@@ -80,7 +80,7 @@ class RemotingTransport:
         await self._client.close()
 
     async def detect(self, broker_addr: str, topic: str, timeout_s: float) -> bool:
-        """Whether a broker answers a request for a queue's greatest offset (ServiceDetector.detect).
+        """Return True if a broker answers a request for a queue's greatest offset (ServiceDetector.detect).
 
         A broker that asks for a signature answers, too: it refuses.
         """
@@ -136,13 +136,13 @@ class RouteFetcher:
 
     @property
     def can_wait(self) -> bool:
-        """Whether the NameServer that would be asked next can hold an answer until there is news."""
+        """Return True if the next NameServer supports long polls."""
         ready = self._servers.candidates(self._now_s())
         return self._transport(ready[0]).can_wait
 
     @property
     def next_ready_s(self) -> float:
-        """How long until some NameServer may be asked again."""
+        """Seconds until some NameServer may be asked again."""
         return self._servers.next_ready_s(self._now_s())
 
     async def update(self, addresses: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ _BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY, HTTPStat
 
 
 class _Problem(msgspec.Struct):
-    """What matters of a problem document."""
+    """Fields of a problem document that the client uses."""
 
     type: str = ""
     title: str = ""

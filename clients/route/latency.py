@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which brokers are slow or out of reach, by what happened to sends. Pure: the time is an argument.
+"""Brokers to avoid because they are slow or unreachable, from the results of sends. Pure: the time is an argument.
 
 A send that took long makes its broker unavailable for a while; a failed one for 10 s::
 
@@ -22,7 +22,7 @@ ISOLATION_LATENCY_MS: Final = 10_000
 
 
 def not_available_duration_ms(latency_ms: int) -> int:
-    """How long a broker is avoided after a send that took so long (computeNotAvailableDuration)."""
+    """Milliseconds to avoid a broker after a send with this latency (computeNotAvailableDuration)."""
     for least, duration in zip(reversed(LATENCY_MAX_MS), reversed(NOT_AVAILABLE_DURATION_MS), strict=True):
         if latency_ms >= least:
             return duration
@@ -30,7 +30,7 @@ def not_available_duration_ms(latency_ms: int) -> int:
 
 
 class FaultItem(msgspec.Struct, frozen=True):
-    """What is known of one broker. Avoided before ``start_timestamp_ms``, looked at again from ``check_stamp_ms``."""
+    """Latency data of one broker. Avoided before ``start_timestamp_ms``, checked again from ``check_stamp_ms``."""
 
     current_latency_ms: int
     start_timestamp_ms: int
@@ -66,16 +66,16 @@ class FaultTable:
         self._items[broker_name] = FaultItem(current_latency_ms, start, reachable, check)
 
     def item(self, broker_name: str) -> FaultItem | None:
-        """What is known of a broker."""
+        """Latency data of a broker."""
         return self._items.get(broker_name)
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
-        """Whether its time of avoidance is over."""
+        """Return True if the broker need not be avoided any more."""
         known = self._items.get(broker_name)
         return known is None or now_ms >= known.start_timestamp_ms
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Whether it was within reach when last heard of."""
+        """Return True if the broker was reachable at the last check."""
         known = self._items.get(broker_name)
         return known is None or known.reachable
 

@@ -42,7 +42,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True):
 
 
 class TopicPublishInfo(msgspec.Struct, frozen=True):
-    """Where a topic can be written.
+    """Queues to which a topic's messages can be sent.
 
     Attributes:
         message_queue_list: The queues, in the order of the round robin.
@@ -58,17 +58,17 @@ class TopicPublishInfo(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether there is a queue."""
+        """Return True if there is a queue."""
         return bool(self.message_queue_list)
 
     def write_queue_nums(self, broker_name: str) -> int:
-        """Of the broker's row, -1 without one (getWriteQueueNumsByBroker)."""
+        """Write queues of the broker's row; -1 without a row (getWriteQueueNumsByBroker)."""
         rows = () if self.topic_route_data is None else self.topic_route_data.queue_datas
         return next((row.write_queue_nums for row in rows if row.broker_name == broker_name), -1)
 
 
 def topic_publish_info(topic: str, route: TopicRouteData) -> TopicPublishInfo:
-    """Where a topic can be written (topicRouteData2TopicPublishInfo).
+    """Derive the queues to write to from a route (topicRouteData2TopicPublishInfo).
 
     Raises:
         OrderConfError: The order configuration cannot be read.
@@ -90,7 +90,7 @@ def topic_publish_info(topic: str, route: TopicRouteData) -> TopicPublishInfo:
 
 
 def topic_subscribe_info(topic: str, route: TopicRouteData) -> frozenset[MessageQueue]:
-    """Where a topic can be read (topicRouteData2TopicSubscribeInfo)."""
+    """Derive the queues to read from a route (topicRouteData2TopicSubscribeInfo)."""
     if route.topic_queue_mapping_by_broker:
         return frozenset(static_topic_end_points(topic, route))
     return frozenset(
@@ -140,7 +140,7 @@ def static_topic_end_points(topic: str, route: TopicRouteData) -> dict[MessageQu
 
 
 def mock_broker_name(scope: str) -> str:
-    """What stands for a brokerName in the logical queues of a scope (TopicQueueMappingUtils.getMockBrokerName)."""
+    """Placeholder brokerName in the logical queues of a scope (TopicQueueMappingUtils.getMockBrokerName)."""
     return LOGICAL_QUEUE_MOCK_BROKER_PREFIX + (scope[2:] if scope == METADATA_SCOPE_GLOBAL else scope)
 
 

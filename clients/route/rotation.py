@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which NameServer to ask next. Pure: time and randomness are arguments.
+"""Choice of the next NameServer. Pure: time and randomness are arguments.
 
-One is chosen and stays chosen while it answers, also with an error. When it cannot be reached or does not answer, the
-next in the (shuffled) list is asked within the same call, and the one that failed is left alone for a time that doubles
-with every failure. When all are left alone, the one whose time ends first comes first, so a caller never waits in vain.
-Some may be preferred (those that tell changes at once): they come before the others, chosen or not, unless left alone.
+The chosen server is kept while it answers, even with an error. If it is unreachable or does not answer, the next one in
+the (shuffled) list is asked within the same call. The failed server is skipped for a time that doubles with each
+failure. If all servers are skipped, the one whose time ends first is asked first, so a call never fails without a try.
+Preferred servers (those that announce changes at once) come before the others, unless they are skipped.
 
-RocketMQ's client does not retry within a call and knows no back-off: its call fails, and its next call moves on.
+RocketMQ's client does not retry within a call and has no back-off: its call fails, and its next call moves on.
 
 Source (5.5.0): NettyRemotingClient.updateNameServerAddressList, getAndCreateNameserverChannelAsync.
 """
@@ -20,7 +20,7 @@ import msgspec
 
 
 class BackOff(msgspec.Struct, frozen=True):
-    """How long to leave a server alone: doubling from ``initial_s`` to ``max_s``, then a random half taken off."""
+    """Back-off of a failed server: doubling from ``initial_s`` to ``max_s``, minus a random part up to half."""
 
     initial_s: float = 1.0
     max_s: float = 30.0
@@ -82,11 +82,11 @@ class NameServers:
         return gone
 
     def candidates(self, now_s: float, *, only_ready: bool = False) -> list[str]:
-        """Whom to ask, in order; each once.
+        """Return the servers to ask, in order, each once.
 
         Args:
             now_s: The time, on any clock that only goes forward.
-            only_ready: Leave out who is left alone at the moment; the list may be empty then.
+            only_ready: Leave out servers that are skipped now; the list may be empty then.
         """
         first = self._next if self.chosen is None else self.addresses.index(self.chosen)
         turn = self.addresses[first:] + self.addresses[:first]
@@ -97,7 +97,7 @@ class NameServers:
         return ready + sorted(set(turn) - set(ready), key=lambda address: self._rest_s(address, now_s))
 
     def next_ready_s(self, now_s: float) -> float:
-        """How long until some server may be asked again; 0 if one may now."""
+        """Seconds until some server may be asked again; 0 if one may now."""
         return max(0.0, min(self._rest_s(address, now_s) for address in self.addresses))
 
     def answered(self, address: str) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client knows of its topics. Pure: answers go in, changes come out.
+"""Topics known to a client. Pure: answers go in, changes come out.
 
-A topic's publish info and subscribe info are kept only once somebody asked for them, and renewed with the route.
+A topic's publish info and subscribe info are kept only after their first use, and updated with the route.
 
 Source (5.5.0): MQClientInstance.updateTopicRouteInfoFromNameServer, isNeedUpdateTopicRouteInfo.
 """
@@ -23,7 +23,7 @@ from schemas.route import TopicRouteData
 
 
 class Applied(NamedTuple):
-    """What an answer did. ``changed`` as RocketMQ means it: tables were renewed; ``change`` is news for listeners."""
+    """Effect of an answer. ``changed`` as in RocketMQ: tables were updated. ``change`` is for callbacks."""
 
     changed: bool
     change: RouteChange | None
@@ -49,7 +49,7 @@ class RouteTable:
         self._end_points: dict[str, dict[MessageQueue, str]] = {}
 
     def publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Where the topic can be written; None if nobody has asked before."""
+        """Queues to write to; None before the first request for them."""
         return self._publish.get(topic)
 
     def want_publish_info(self, topic: str) -> None:
@@ -63,7 +63,7 @@ class RouteTable:
             self._publish[topic] = TopicPublishInfo() if route is None else topic_publish_info(topic, route)
 
     def subscribe_info(self, topic: str) -> frozenset[MessageQueue] | None:
-        """Where the topic can be read; None if that is not known."""
+        """Queues to read from; None if not known."""
         return self._subscribe.get(topic)
 
     def want_subscribe_info(self, topic: str) -> None:
@@ -73,12 +73,12 @@ class RouteTable:
             self._subscribe[topic] = None if route is None else topic_subscribe_info(topic, route)
 
     def broker_name(self, queue: MessageQueue) -> str | None:
-        """Which broker holds a queue (getBrokerNameFromMessageQueue); None for an unknown one of a static topic."""
+        """brokerName of a queue (getBrokerNameFromMessageQueue); None for an unknown queue of a static topic."""
         end_points = self._end_points.get(queue.topic)
         return end_points.get(queue) if end_points else queue.broker_name
 
     def needs_update(self, topic: str) -> bool:
-        """Whether somebody still lacks what follows from the topic's route (isNeedUpdateTopicRouteInfo)."""
+        """Return True if requested data of the topic's route is still missing (isNeedUpdateTopicRouteInfo)."""
         publish = self._publish.get(topic)
         lacks_publish = publish is not None and not publish.ok
         return lacks_publish or (topic in self._subscribe and self._subscribe[topic] is None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What asks a NameServer for a route, and what comes back."""
+"""Transport of route requests to a NameServer, and the answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.route import BrokerData, QueueData, TopicRouteData
 
 
 class RouteAnswer(msgspec.Struct, frozen=True):
-    """What a NameServer knows of a topic: ``route`` is None for TOPIC_NOT_EXIST. ``tag`` names just this knowledge."""
+    """Answer about a topic: ``route`` is None for TOPIC_NOT_EXIST. ``tag`` identifies this answer."""
 
     route: TopicRouteData | None
     tag: str | None = None
