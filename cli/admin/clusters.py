@@ -19,7 +19,7 @@ class NoSuchClusterError(RoutelakeError):
 
 
 class Server(NamedTuple):
-    """Whom a request goes to: ``name`` is a brokerName or "NameServer", ``address`` is host:port."""
+    """Destination of a request: ``name`` is a brokerName or "NameServer", ``address`` is host:port."""
 
     name: str
     address: str
