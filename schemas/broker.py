@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker says about itself: DataVersion, QueueData settings, static topic mapping.
+"""Types of a broker's own data: DataVersion, QueueData settings, static topic mapping.
 
 Wire names are RocketMQ's (camelCase); Python names are the same in snake_case.
 Source: org.apache.rocketmq.remoting.protocol.DataVersion, .route.QueueData,

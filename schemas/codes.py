@@ -12,7 +12,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a peer asks of a NameServer or of a broker; 905 is what a NameServer asks of a broker."""
+    """Request codes of RocketMQ. A NameServer sends 905 to brokers; peers send the others to it or to brokers."""
 
     SEND_MESSAGE = 10
     UPDATE_AND_CREATE_TOPIC = 17
@@ -57,7 +57,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What a NameServer or a broker answers (ResponseCode and RemotingSysResponseCode)."""
+    """Response codes of a NameServer or a broker (ResponseCode and RemotingSysResponseCode)."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -91,7 +91,7 @@ class LanguageCode(IntEnum):
 
 
 class SerializeType(IntEnum):
-    """How a header is written: the byte before the header length."""
+    """Encoding of a header: the byte before the header length."""
 
     JSON = 0
     ROCKETMQ = 1

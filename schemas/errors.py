@@ -115,5 +115,5 @@ class SetupError(RoutelakeError):
 
 
 def one_line(error: BaseException) -> str:
-    """What a library says of an error, without colours, line breaks and Rust's stack: the last line must say it all."""
+    """Return a library's error message without colours, line breaks and Rust's stack, so that it fits on one line."""
     return " ".join(_FRAMES.sub("", _ESCAPES.sub("", str(error))).split()) or type(error).__name__

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may land on the event log.
+"""Event types of the event log.
 
-An event is a fact as it was received: it carries no decision. The log adds its offset and its event time (time of
-receipt, never decreasing); `nameserver.state_machine` decides what it means. `encode`/`decode` give the payload stored
-in the log: one format byte, then zstd-compressed JSON with RocketMQ's field names, so a log can be read with ``zstd``
-and ``jq`` when everything else is down. The frame ends with zstd's checksum of the content, so that a page that a disk
-has changed is told from an event.
+An event is recorded as it was received: it carries no decision. The log adds its offset and its event time (time of
+receipt, never decreasing). `nameserver.state_machine` decides its effect. `encode`/`decode` give the payload stored
+in the log: one format byte, then zstd-compressed JSON with RocketMQ's field names. So a log can be read with ``zstd``
+and ``jq`` when everything else is down. The frame ends with zstd's checksum of the content, which detects a page that
+the disk has changed.
 
-The *routing key* beside a payload says which state an event touches (`routing_key`), without decoding it.
+The *routing key* next to a payload names the state that an event touches (`routing_key`), without decoding it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KEY_BROKER_PREFIX: Final = "b:"
 
 
 class Actor(msgspec.Struct, frozen=True, rename="camel"):
-    """Who sent it: ``via`` is remoting, http or routelake itself; ``peer`` is host:port; ``gateway`` took it."""
+    """Sender of an event: ``via`` remoting, http or routelake itself; ``peer`` host:port; ``gateway`` that took it."""
 
     gateway: str
     via: str
@@ -264,7 +264,7 @@ _decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
 def routing_key(event: AnyEvent) -> str:
-    """Which state an event touches: ``b:<brokerName>``, ``kv``, or ``*`` for every broker group."""
+    """Name the state that an event touches: ``b:<brokerName>``, ``kv``, or ``*`` for every broker group."""
     match event:
         case DeleteTopic() | Clock() | Resume() | Preserve() | PreserveEnd():
             return KEY_EVERYTHING
@@ -306,9 +306,9 @@ class EventEncoder:
 
 
 def _is_sign_of_life(event: AnyEvent) -> bool:
-    """Whether it was answered, as far as its gateway knew, with nothing left to change but the time of the last one.
+    """Return True if the event is a heartbeat: its gateway expects it to change nothing but a heartbeat time.
 
-    A refusal counts as one: whoever sends what they may not send makes no epoch a second.
+    A refusal counts as one, so that repeated refused requests do not make an epoch each second.
     """
     return (
         isinstance(event, BrokerHeartbeat | AccessRefused)

@@ -17,7 +17,7 @@ neither see nor change it; analysts find it in kvConfigTable like the rest."""
 
 
 def is_reserved(namespace: str | None) -> bool:
-    """Whether a namespace is closed to KV requests."""
+    """Return True if KV requests may not use a namespace."""
     return namespace == NAMESRV_CONFIG
 
 
@@ -27,14 +27,14 @@ def existing(table: Mapping[str, str | None] | None) -> dict[str, str] | None:
 
 
 def entry_bytes(namespace: str, key: str, value: str | None) -> int:
-    """What one entry counts against `schemas.limits.MAX_KV_BYTES`; settings count nothing."""
+    """Bytes of one entry that count towards `schemas.limits.MAX_KV_BYTES`; settings count nothing."""
     if is_reserved(namespace):
         return 0
     return KV_ENTRY_BYTES + sum(len(text.encode("utf-8", "replace")) for text in (namespace, key, value or ""))
 
 
 def table_bytes(kv: Mapping[str, Mapping[str, str | None]]) -> int:
-    """What all of it counts: namespace -> key -> value."""
+    """Bytes of a whole KV table that count: namespace -> key -> value."""
     return sum(
         entry_bytes(namespace, key, value) for namespace, entries in kv.items() for key, value in entries.items()
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one event may carry, and the KV table: one set of bounds for every listener.
+"""Limits of one event and of the KV table, the same for every listener.
 
 A listener refuses with the limit in its answer; nothing is written then. Stock brokers stay far below: the largest
 registrations bring 100,000 topics (`tests/namesrv_checklist/test_large.py`), values of ORDER_TOPIC_CONFIG some 10 kB.

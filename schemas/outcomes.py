@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a write, and why the fold refused it: ``outcome`` and ``reason`` in routeChangeTable and answers."""
+"""Outcome of a write, and reason of a refusal: ``outcome`` and ``reason`` in routeChangeTable and answers."""
 
 from __future__ import annotations
 

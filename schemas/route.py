@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a NameServer answers about routes: TopicRouteData, ClusterInfo and their parts.
+"""Route types of a NameServer's answers: TopicRouteData, ClusterInfo and their parts.
 
 Fields are declared in the alphabetical order of their wire names, because RocketMQ writes object keys that way. A field
 that is None is left out; empty maps and lists are written. `schemas.rocketmq_json` encodes them in both dialects.

@@ -14,7 +14,7 @@ UNIX_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
-    """What became of one refused event or admin command, as column ``outcomes`` tells it."""
+    """Outcome of one refused event or admin command, as in column ``outcomes``."""
 
     offset: int
     outcome: str
@@ -50,7 +50,7 @@ class EpochMark(NamedTuple):
         return cls(int(epoch), digest)
 
     def may_be(self, other: EpochMark) -> bool:
-        """Whether both name the same epoch, as far as they say."""
+        """Return True if both may name the same epoch; a missing digest matches any."""
         return self.epoch == other.epoch and (not self.digest or not other.digest or self.digest == other.digest)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TlsMode(StrEnum):
-    """What a port takes (TlsMode of RocketMQ's common module)."""
+    """Connections that a port accepts (TlsMode of RocketMQ's common module)."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -30,7 +30,7 @@ class TlsMode(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Whether a client shows a certificate (tls.server.need.client.auth)."""
+    """Requirement of client certificates (tls.server.need.client.auth)."""
 
     NONE = "none"
     OPTIONAL = "optional"

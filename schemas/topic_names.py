@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names topics and groups may have, and which topics are the system's own. No I/O.
+"""Rules for names of topics and groups, and the names of system topics. No I/O.
 
 Source (5.5.0): org.apache.rocketmq.common.topic.TopicValidator.
 """
@@ -66,13 +66,13 @@ LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def max_topic_length(topic: str) -> int:
-    """How many characters a topic may have that begins like this one (since 5.4)."""
+    """Maximum length of a topic with this prefix, in characters (since 5.4)."""
     is_of_group = topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX))
     return RETRY_OR_DLQ_TOPIC_MAX_LENGTH if is_of_group else TOPIC_MAX_LENGTH
 
 
 def topic_remark(topic: str | None) -> str | None:
-    """Why a topic's name cannot be; None when it can (TopicValidator.validateTopic)."""
+    """Return why a topic's name is invalid; None if it is valid (TopicValidator.validateTopic)."""
     if topic is None or not topic.strip():
         return "The specified topic is blank."
     if not LEGAL.fullmatch(topic):
@@ -89,7 +89,7 @@ def topic_remark(topic: str | None) -> str | None:
 
 
 def group_remark(group: str | None) -> str | None:
-    """Why a group's name cannot be; None when it can (TopicValidator.validateGroup)."""
+    """Return why a group's name is invalid; None if it is valid (TopicValidator.validateGroup)."""
     if group is None or not group.strip():
         return "The specified group is blank."
     if not LEGAL.fullmatch(group):
