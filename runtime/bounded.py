@@ -37,7 +37,7 @@ class BoundedCache(Generic[K, T]):
         self.bytes = 0
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return len(self._entries)
 
     def values(self) -> Iterator[T]:

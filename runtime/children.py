@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How child processes behave: they end with their parent, and leave the processor to those who answer."""
+"""Rules for child processes: they end with their parent, and have a lower priority than serving processes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def archive() -> Path:
-    """Where the file is that fits, whether or not it exists yet.
+    """Path of the file for these jars; it may not exist yet.
 
     Raises:
         JarError: a jar of the fold is missing and cannot be fetched.

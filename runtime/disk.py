@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reaches a disk, and a disk that does not take it."""
+"""Writes that are synced to the disk, and errors of a full or failing disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PASSING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def at_start(error: Exception) -> type[UnavailableError | SetupError]:
-    """Which error it is to meet this one at a start.
+    """Return the error class for this error at a start.
 
-    A disk that is full or failing may have room again, so that whoever supervises the process is to start it again;
-    for everything else somebody has to do something first. delta-rs says which it was in words alone.
+    A full or failing disk may recover, so a supervisor should start the process again (UnavailableError). Every other
+    error needs an operator first (SetupError). delta-rs names the error only in its message.
     """
     number = error.errno if isinstance(error, OSError) else None
     passes = number in _PASSING or any(os.strerror(passing) in str(error) for passing in _PASSING)

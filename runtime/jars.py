@@ -77,7 +77,7 @@ class JarDownloadError(JarError):
 
 
 class JarChecksumError(JarError):
-    """What the repository sent is not what jars.lock pins; it was deleted."""
+    """Error: the repository sent a file that differs from jars.lock. The file was deleted."""
 
 
 class JarCacheError(JarError):
@@ -100,7 +100,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Where a Maven repository keeps the file, relative to its root."""
+        """Path of the file in a Maven repository, relative to its root."""
         group, artifact, version, *classifier = self.coordinates.split(":")
         return "/".join([*group.split("."), artifact, version, "-".join([artifact, version, *classifier]) + ".jar"])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process takes from the machine, and from its parent: open files, the modes of its files, its environment."""
+"""Resources that a process takes from the machine and its parent: open files, file modes, environment."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class StopSignal:
             os.write(self._writer, b"\0")
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether to stop: at once when it is so, else after ``timeout_s``."""
+        """Return True if the process should stop. Waits up to ``timeout_s`` for that."""
         return bool(select.select([self._reader], [], [], timeout_s)[0])
 
     def event(self) -> asyncio.Event:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Linux says of a process."""
+"""Process data from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def thread_states(pid: int) -> set[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs, or is stopped: it is not gone, nor waiting to be waited for."""
+    """Return True if a process is running or stopped, not gone or a zombie."""
     return not thread_states(pid) <= {"Z"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person who waits for `serve` sees: one line for each step, and one now and then while nothing happens."""
+"""Progress lines of `serve` for a person: one for each step, and one from time to time during a long step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _say(line: str) -> None:
 
 
 class Startup:
-    """How far a start is, from /readyz. Lines go to standard error."""
+    """Progress of a start, from /readyz. Lines go to standard error."""
 
     def __init__(
         self,

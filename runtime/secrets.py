@@ -23,7 +23,7 @@ def drop_secrets() -> None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable holds a secret of gateways and clients: ROUTELAKE_HTTP_TOKENS, or one that was kept."""
+    """Return True if a variable holds a secret of gateways and clients: ROUTELAKE_HTTP_TOKENS, or one that was kept."""
     is_ours = name.startswith("ROUTELAKE_") and any(word in name for word in ("TOKEN", "SECRET", "PASSWORD"))
     return is_ours or name in _kept
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What systemd is told by a unit with ``Type=notify``. Source: sd_notify(3)."""
+"""Notifications to systemd for a unit with ``Type=notify``. Source: sd_notify(3)."""
 
 from __future__ import annotations
 
