@@ -96,6 +96,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "getBrokerTimeline": Role.READER,
     "getTopicBlame": Role.READER,
     "getReport": Role.READER,
+    "getActivity": Role.READER,
     "listenEvents": Role.READER,
     "listTopics": Role.READER,
     "getTopicRoute": Role.READER,

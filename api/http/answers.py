@@ -384,6 +384,32 @@ class ReportAnswer(Answer, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class ActivityPointAnswer(Answer, frozen=True, kw_only=True):
+    """A point in which something changed. `topics`, `brokers` and `queues` are there with `totals`."""
+
+    start: Annotated[int, Meta(description="its first millisecond since 1970 UTC, or its first epoch")]
+    first_epoch: Annotated[int, Meta(description="the first epoch with a change of it; 0: nothing changed")]
+    last_epoch: int
+    changes: Annotated[dict[str, int], Meta(description="changed rows, by command")]
+    commands: Annotated[dict[str, int], Meta(description="admin commands that were not refused")]
+    refusals: Annotated[int, Meta(description="refused commands and registrations")]
+    expiries: Annotated[int, Meta(description="addresses of brokers that expired")]
+    topics: Annotated[int | None, Meta(description="topics at its end")] = None
+    brokers: Annotated[int | None, Meta(description="live addresses of brokers at its end")] = None
+    queues: Annotated[int | None, Meta(description="write queues at its end, whatever their perm")] = None
+
+
+class ActivityAnswer(Answer, frozen=True, kw_only=True):
+    """Changes counted into points of equal width, in order. Points without a change are left out."""
+
+    epoch: Annotated[int, Meta(description="epoch that it is computed from; 0: nothing has happened yet")]
+    first: Annotated[int, Meta(description="first millisecond or epoch of the window")]
+    last: int
+    by: Literal["time", "epoch"]
+    width: Annotated[int, Meta(description="of a point, in milliseconds or epochs")]
+    points: list[ActivityPointAnswer]
+
+
 class Epoch(Answer, frozen=True, kw_only=True):
     """A row of routeCommitTable: a consistent cut of all tables."""
 

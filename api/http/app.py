@@ -29,6 +29,7 @@ from api.gateway.live_gateways import Resolver
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http import (
+    routes_activity,
     routes_admin,
     routes_brokers,
     routes_clusters,
@@ -301,6 +302,7 @@ def create_app(
         routes_topics,
         routes_history,
         routes_reports,
+        routes_activity,
         routes_timelines,
         routes_events,
         routes_clusters,

@@ -50,6 +50,7 @@ MAX_LIMIT: Final = 1000
 _MIB: Final = 1024 * 1024
 _ROUTES_BYTES: Final = 8 * _MIB
 _CONTEXTS_BYTES: Final = 8 * _MIB
+_ACTIVITIES_BYTES: Final = 4 * _MIB
 
 
 class PastRoute(msgspec.Struct, frozen=True):
@@ -79,6 +80,8 @@ class History:
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self.contexts: Recent[str, Any] = Recent(_CONTEXTS_BYTES)
         """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: changes only grow."""
+        self.activities: Recent[Any, Any] = Recent(_ACTIVITIES_BYTES)
+        """Memory of `lake.history.activity`, by question."""
         self._lake = 0
         self._lock = threading.Lock()
 
@@ -183,6 +186,7 @@ class History:
                 self._routes.clear()
                 self._moments.forget()
                 self.contexts.clear()
+                self.activities.clear()
                 self._rows.forget()
 
     # --- routes ---

@@ -33,7 +33,7 @@ OPERATIONS = {
     ),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
     *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation", "getConfig"),
-    *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "getReport", "listenEvents"),
+    *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "getReport", "getActivity", "listenEvents"),
     *("health", "ready", "foldHealth", "metrics", "nameServers"),
 }
 

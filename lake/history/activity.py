@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much changed when, and how much there was: routeChangeTable counted into points, for charts and the time bar.
+
+A question costs a scan of the narrow columns of its window; totals scan the whole table up to its end. So an answer is
+kept, and given again for `REST` times as long as it took: whoever asks again and again takes a share of one processor.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Literal
+
+import duckdb
+import msgspec
+
+from lake.delta import query
+from lake.history.as_of import NOW
+from lake.history.history import History
+from lake.history.report import window
+from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
+from nameserver.state_machine.step import BROKER_EXPIRED
+from schemas.errors import BadRequestError
+from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit, to_us
+from schemas.tables import BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
+
+MAX_POINTS: Final = 500
+REST: Final = 20
+"""An answer is given again for so many times as long as it took to compute."""
+ANSWER_BYTES: Final = 64 * 1024
+"""What a kept answer is counted as: its points hold some numbers each."""
+_SECOND_MS: Final = 1000
+_MINUTE_MS: Final = 60 * _SECOND_MS
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+WIDTHS_MS: Final = (
+    *(1, 10, 100, _SECOND_MS, 2 * _SECOND_MS, 5 * _SECOND_MS, 10 * _SECOND_MS, 30 * _SECOND_MS),
+    *(_MINUTE_MS, 2 * _MINUTE_MS, 5 * _MINUTE_MS, 10 * _MINUTE_MS, 30 * _MINUTE_MS),
+    *(_HOUR_MS, 3 * _HOUR_MS, 6 * _HOUR_MS, 12 * _HOUR_MS, _DAY_MS, 7 * _DAY_MS, 28 * _DAY_MS),
+)
+"""Widths of a point in time, aligned to UTC."""
+_BEFORE: Final = -1
+"""The point of all that was before the window."""
+
+
+class ActivityAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A question.
+
+    Attributes:
+        from_: As `History.resolve` takes it; None: the beginning.
+        to: Likewise; None: now.
+        by: Points of equal time, or of an equal number of epochs.
+        points: So many at most.
+        totals: Say how many topics, brokers and queues there were, too.
+    """
+
+    from_: str | None = None
+    to: str | None = None
+    by: Literal["time", "epoch"] = "time"
+    points: int = 120
+    totals: bool = False
+
+
+class ActivityPoint(msgspec.Struct, kw_only=True):
+    """One point in which something happened.
+
+    Attributes:
+        start: Its first millisecond since 1970 UTC, or its first epoch.
+        first_epoch: The first epoch with a change of it.
+        last_epoch: The last one.
+        changes: Changed rows, by command.
+        commands: Admin commands that were not refused, by command.
+        refusals: Refused commands and registrations.
+        expiries: Brokers' addresses that expired.
+        topics: Topics at its end; None where totals were not asked for, as the next two.
+        brokers: Live addresses of brokers at its end.
+        queues: Write queues of all topics on all broker groups at its end, whatever their perm.
+    """
+
+    start: int
+    first_epoch: int = 0
+    last_epoch: int = 0
+    changes: dict[str, int] = {}
+    commands: dict[str, int] = {}
+    refusals: int = 0
+    expiries: int = 0
+    topics: int | None = None
+    brokers: int | None = None
+    queues: int | None = None
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer.
+
+    Attributes:
+        commit: The epoch that it is computed from.
+        first: The first millisecond or epoch of the window.
+        last: The last one.
+        width: Of a point, in milliseconds or epochs.
+        points: In order. Where nothing changed there is none, but the first has the totals of the beginning.
+    """
+
+    commit: RouteCommit
+    first: int
+    last: int
+    width: int
+    points: list[ActivityPoint]
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    answer: Activity
+    until_s: float
+
+
+def activity(history: History, asked: ActivityAsked, *, is_fresh: bool = False) -> Activity:
+    """Count.
+
+    Args:
+        history: What is counted.
+        asked: The question.
+        is_fresh: Count anew, if there is a newer epoch than that of a kept answer.
+
+    Raises:
+        BadRequestError: A moment or the number of points is none, ``from`` is after ``to``, or it would take more
+            memory than there is for it.
+        RoutelakeError: As `History.resolve`.
+    """
+    if not 1 <= asked.points <= MAX_POINTS:
+        what = f"points must be from 1 to {MAX_POINTS}, not {asked.points}"
+        raise BadRequestError(what, field="points", value=asked.points)
+    if history.is_empty():
+        return Activity(commit=NO_COMMIT, first=0, last=0, width=1, points=[])
+    newest = history.resolve(NOW).commit
+    known: _Kept | None = history.activities.get(asked)
+    if known is not None and (known.answer.commit == newest or (not is_fresh and time.monotonic() < known.until_s)):
+        return known.answer
+    began_s = time.monotonic()
+    found = _count(history, asked, newest)
+    done_s = time.monotonic()
+    history.activities.put(asked, _Kept(found, done_s + REST * (done_s - began_s)), ANSWER_BYTES)
+    return found
+
+
+def _count(history: History, asked: ActivityAsked, newest: RouteCommit) -> Activity:
+    with history.reading_changes() as table, bounded_views(table, newest.epoch) as views:
+        axis = (_time_axis if asked.by == "time" else _epoch_axis)(history, asked, views)
+        bucket = f"{axis.base} + greatest(0, {axis.place} - {axis.base}) // {axis.width} * {axis.width}"
+        points: dict[int, ActivityPoint] = {}
+        try:
+            _take_changes(views, bucket, axis.within, points)
+            if asked.totals:
+                bucket = f"CASE WHEN {axis.before} THEN {_BEFORE} ELSE {bucket} END"
+                _take_totals(views, bucket, f"{axis.before} OR {axis.within}", points)
+        except duckdb.OutOfMemoryException as error:
+            what = f"the activity needs more memory than a gateway gives to it ({MEMORY_LIMIT}): leave out totals"
+            raise BadRequestError(what, field="totals", value=asked.totals) from error
+    opening = points.pop(_BEFORE, None)
+    if opening is not None:
+        points.setdefault(axis.base, msgspec.structs.replace(opening, start=axis.base))
+    ordered = [points[start] for start in sorted(points)]
+    return Activity(commit=newest, first=axis.first, last=axis.last, width=axis.width, points=ordered)
+
+
+class _Axis(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the points of a window are.
+
+    Attributes:
+        first: Of the window, in milliseconds or epochs.
+        last: Likewise.
+        base: Start of the first point.
+        width: Of a point.
+        place: SQL: where a change is.
+        within: SQL: a change is in the window.
+        before: SQL: it is before it.
+    """
+
+    first: int
+    last: int
+    base: int
+    width: int
+    place: str
+    within: str
+    before: str
+
+
+def _time_axis(history: History, asked: ActivityAsked, views: duckdb.DuckDBPyConnection) -> _Axis:
+    since, until = window(history, asked.from_, asked.to)
+    first = to_us(since) // 1000
+    last = to_us(until) // 1000
+    if since == UNIX_EPOCH:
+        oldest = views.sql(
+            f"SELECT epoch_ms(min(eventTime)) FROM {ROUTE_CHANGE_TABLE.name} "  # noqa: S608 (our own text)
+            f"WHERE epoch = (SELECT min(epoch) FROM {ROUTE_CHANGE_TABLE.name})"
+        ).fetchall()
+        first = last if oldest[0][0] is None else min(oldest[0][0], last)
+    width = next((each for each in WIDTHS_MS if (last - first) // each + 2 <= asked.points), WIDTHS_MS[-1])
+    low, high = query.time(since), query.time(until)
+    return _Axis(
+        first=first,
+        last=last,
+        base=first - first % width,
+        width=width,
+        place="epoch_ms(eventTime)",
+        within=f"eventTime > {low} AND eventTime <= {high}",
+        before=f"eventTime <= {low}",
+    )
+
+
+def _epoch_axis(history: History, asked: ActivityAsked, _: duckdb.DuckDBPyConnection) -> _Axis:
+    start, end = history.window(asked.from_, asked.to)
+    low = 0 if start is None else start.last_epoch
+    first, last = max(low, 1), end.last_epoch
+    return _Axis(
+        first=first,
+        last=last,
+        base=first,
+        width=-(-(last - first + 1) // asked.points),
+        place="epoch",
+        within=f"epoch > {low} AND epoch <= {last}",
+        before=f"epoch <= {low}",
+    )
+
+
+def _point(points: dict[int, ActivityPoint], start: int) -> ActivityPoint:
+    found = points.get(start)
+    if found is None:
+        found = points[start] = ActivityPoint(start=start, changes={}, commands={})
+    return found
+
+
+def _take_changes(views: duckdb.DuckDBPyConnection, bucket: str, within: str, points: dict[int, ActivityPoint]) -> None:
+    rows = views.sql(
+        f"""
+SELECT {bucket} AS start, min(epoch), max(epoch), command,
+       outcome = 'rejected' OR command = 'ACCESS_REFUSED' AS refused, tableName IS NULL AS isCommand,
+       command = '{BROKER_EXPIRED}' AND tableName = '{BROKER_LIVE_TABLE.name}' AS expired, count(*) AS number
+  FROM {ROUTE_CHANGE_TABLE.name} WHERE {within} GROUP BY ALL ORDER BY start, command"""  # noqa: S608 (our own text)
+    ).fetchall()
+    for start, first, last, command, refused, is_command, expired, number in rows:
+        point = _point(points, start)
+        point.first_epoch = min(point.first_epoch or first, first)
+        point.last_epoch = max(point.last_epoch, last)
+        if refused:
+            point.refusals += number
+        else:
+            counts = point.commands if is_command else point.changes
+            counts[command] = counts.get(command, 0) + number
+        if expired:
+            point.expiries += number
+
+
+_APPEARED: Final = "(before IS NULL) <> (after IS NULL)"
+_STEP: Final = "CASE WHEN before IS NULL THEN 1 ELSE -1 END"
+
+
+def _totals(bucket: str, within: str) -> dict[str, str]:
+    """SQL by total: by how much it moves in each point.
+
+    Most topics only ever come. So those that also went are counted broker by broker, and the others by their first row.
+    The states of queues are few, so their JSON is read once for each.
+    """
+    queues = "coalesce(CAST({0}->>'writeQueueNums' AS BIGINT), 0)"
+    return {
+        "topics": f"""
+WITH steps AS (
+SELECT {bucket} AS start, hash(topic) AS topic, CAST({_STEP} AS TINYINT) AS step
+  FROM {ROUTE_CHANGE_TABLE.name} WHERE tableName = '{TOPIC_QUEUE_TABLE.name}' AND {_APPEARED} AND ({within})
+), topics AS (SELECT topic, min(start) AS start, min(step) AS least FROM steps GROUP BY topic
+), sums AS (
+SELECT start, topic, CAST(sum(step) AS INT) AS step
+  FROM steps WHERE topic IN (SELECT topic FROM topics WHERE least < 0) GROUP BY ALL
+), runs AS (SELECT start, step, sum(step) OVER (PARTITION BY topic ORDER BY start) AS brokers FROM sums)
+SELECT start, CAST(sum(step) AS BIGINT) FROM (
+SELECT start, count(*) AS step FROM topics WHERE least > 0 GROUP BY start
+UNION ALL
+SELECT start, sum(CAST(brokers > 0 AS INT) - CAST(brokers - step > 0 AS INT)) AS step FROM runs GROUP BY start
+) GROUP BY start""",  # noqa: S608 (our own text)
+        "brokers": f"""
+SELECT {bucket} AS start, CAST(sum({_STEP}) AS BIGINT)
+  FROM {ROUTE_CHANGE_TABLE.name} WHERE tableName = '{BROKER_LIVE_TABLE.name}' AND {_APPEARED} AND ({within})
+ GROUP BY ALL""",  # noqa: S608 (our own text)
+        "queues": f"""
+SELECT start, CAST(sum(number * ({queues.format("after")} - {queues.format("before")})) AS BIGINT) FROM (
+SELECT {bucket} AS start, before, after, count(*) AS number
+  FROM {ROUTE_CHANGE_TABLE.name} WHERE tableName = '{TOPIC_QUEUE_TABLE.name}' AND ({within}) GROUP BY ALL
+) GROUP BY start""",  # noqa: S608 (our own text)
+    }
+
+
+def _take_totals(views: duckdb.DuckDBPyConnection, bucket: str, within: str, points: dict[int, ActivityPoint]) -> None:
+    """Set the totals of every point, also of what was before the window."""
+    steps: dict[str, dict[int, int]] = {
+        name: dict(views.sql(sql).fetchall()) for name, sql in _totals(bucket, within).items()
+    }
+    totals = dict.fromkeys(steps, 0)
+    for start in sorted({_BEFORE, *points, *(start for moved in steps.values() for start in moved)}):
+        for name, moved in steps.items():
+            totals[name] += moved.get(start, 0)
+        points[start] = msgspec.structs.replace(_point(points, start), **totals)
