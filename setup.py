@@ -49,7 +49,7 @@ setup(
     packages=["routelake", *(f"routelake.rooms.{package}" for package in found)],
     package_dir={"routelake": "deploy/launcher", "routelake.rooms": "."},
     package_data={
-        "routelake.rooms.api.console": ["static/*"],
+        "routelake.rooms.api.console": ["static/*", "vendor/*"],
         "routelake.rooms.runtime": ["jars.lock"],
         "routelake.rooms.pipelines": ["log4j2.properties", "spark_python"],
     },

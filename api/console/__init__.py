@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The console: what a browser loads from /console. Plain modules of ours, without a build and without libraries."""
+"""The console: what a browser loads from /console. Plain modules without a build, and one library for charts."""

@@ -29,7 +29,10 @@ from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
 from api.http.proofs import SESSION_PATH
 from api.http.writes import read_body
 
-STATIC_DIR: Final = pathlib.Path(__file__).parent.parent / "console" / "static"
+_CONSOLE: Final = pathlib.Path(__file__).parent.parent / "console"
+STATIC_DIR: Final = _CONSOLE / "static"
+VENDOR_DIR: Final = _CONSOLE / "vendor"
+"""Libraries of others, word for word, beside their licences (`VENDOR_DIR / "README.md"`)."""
 INDEX: Final = "index.html"
 SITES: Final = "sites.json"
 
@@ -78,7 +81,7 @@ class StaticFile(NamedTuple):
 
 
 def read_files(folder: pathlib.Path = STATIC_DIR) -> dict[str, StaticFile]:
-    """Every file of the console by its name.
+    """The files of a folder by their names; not licences and notes.
 
     Raises:
         KeyError: a file is of no known kind.
@@ -86,12 +89,14 @@ def read_files(folder: pathlib.Path = STATIC_DIR) -> dict[str, StaticFile]:
     """
     found = {}
     for path in sorted(folder.iterdir()):
+        if path.name.startswith("LICENSE") or path.suffix == ".md":
+            continue
         body = path.read_bytes()
         found[path.name] = StaticFile(body, _MEDIA[path.suffix], hashlib.sha256(body).hexdigest()[:16])
     return found
 
 
-_FILES: Final = read_files()
+_FILES: Final = read_files() | read_files(VENDOR_DIR)
 
 
 @router.get("/console")

@@ -4,6 +4,7 @@
 import { get } from "./api.js";
 import { ChangesTable } from "./changes.js";
 import { h, put, show } from "./dom.js";
+import { overview } from "./overview.js";
 import { link } from "./place.js";
 import { Table } from "./table.js";
 import { fromNow, utc } from "./times.js";
@@ -28,6 +29,7 @@ export function dashboardPage() {
   });
   const none = h("p", null, "None.");
   const silent = h("section", { "aria-label": "Brokers near expiry" }, h("h2", null, "Silent for more than half of their timeout"), none, near.element);
+  const charts = overview();
   const changes = new ChangesTable({
     caption: "Last changes",
     copy: () => ({
@@ -37,7 +39,7 @@ export function dashboardPage() {
   });
 
   return {
-    element: h("div", null, facts, health, silent, h("h2", null, "Last changes"), changes.element),
+    element: h("div", null, facts, health, charts.element, silent, h("h2", null, "Last changes"), changes.element),
     async load(now) {
       at = now;
       const asked = { as_of: now.asOf };
@@ -59,6 +61,7 @@ export function dashboardPage() {
       show(near.element, quiet.length > 0);
       show(none, quiet.length === 0);
       changes.setRows((await get("v1/changes", { to: now.asOf, limit: LAST }, { signal })).body.changes);
+      charts.load(now);
     },
   };
 

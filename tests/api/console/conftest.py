@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -13,12 +13,35 @@ from playwright.sync_api import Browser
 
 from dev.support.browser import chromium
 from dev.support.local import LocalGateway, LocalLake
+from dev.support.two_hours import two_hours
+from eventlog.base import now_ms
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as found:
         yield found
+
+
+IN_AN_EPOCH: Final = 20
+
+
+@pytest.fixture(scope="session")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
+    """A gateway with the two hours behind it."""
+    records = two_hours()
+    shift_ms = now_ms() - records[-1].event_time_ms
+    passed_ms = [0]
+    with LocalLake(tmp_path_factory.mktemp("lived"), clock=lambda: passed_ms[0] or now_ms()) as lake:
+        for number, record in enumerate(records):
+            passed_ms[0] = record.event_time_ms + shift_ms
+            [appended] = lake.log.append([(record.key, record.payload)])
+            if number % IN_AN_EPOCH == 0:
+                lake.fold.wait_for(appended.offset)
+        lake.fold.wait_for(appended.offset)
+        # The log's time stands still from here on: nobody expires, however long the pages take.
+        with lake.gateway(remoting_port=None, http_port=0) as gateway:
+            yield gateway
 
 
 class Console:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +11,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from dev.support.browser import Watched, picture
-from dev.support.local import LocalGateway, LocalLake
-from dev.support.two_hours import two_hours
-from eventlog.base import now_ms
+from dev.support.local import LocalGateway
 
 pytestmark = pytest.mark.deep
 
 PICTURES = os.environ.get("ROUTELAKE_TEST_PICTURES")
 """A folder; with it pictures of every page are made there, of which docs/how-to/integrate/console.md shows some."""
-IN_AN_EPOCH: Final = 20
 PLACES: Final = {
     "dashboard": ("dashboard", "broker-"),
     "cluster": ("cluster", "0(master)"),
@@ -34,24 +30,6 @@ PLACES: Final = {
     "ops": ("ops", "Self-preservation"),
 }
 SIZES: Final = {"wide": (1120, 640), "small": (390, 800)}
-
-
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
-    """A gateway with the two hours behind it."""
-    records = two_hours()
-    shift_ms = now_ms() - records[-1].event_time_ms
-    passed_ms = [0]
-    with LocalLake(tmp_path_factory.mktemp("lived"), clock=lambda: passed_ms[0] or now_ms()) as lake:
-        for number, record in enumerate(records):
-            passed_ms[0] = record.event_time_ms + shift_ms
-            [appended] = lake.log.append([(record.key, record.payload)])
-            if number % IN_AN_EPOCH == 0:
-                lake.fold.wait_for(appended.offset)
-        lake.fold.wait_for(appended.offset)
-        # The log's time stands still from here on: nobody expires, however long the pages take.
-        with lake.gateway(remoting_port=None, http_port=0) as gateway:
-            yield gateway
 
 
 @pytest.mark.parametrize("size", SIZES)
