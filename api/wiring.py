@@ -28,6 +28,7 @@ from remoting.server.server import OF_ADDRESS, RemotingServer
 from remoting.server.settings import RemotingSettings
 from security.accounts_file import AccountsFile
 from security.admission.access_control import AccessControl
+from security.admission.admission import Admission
 from security.admission.quotas import GatewayQuotas
 from security.policy import AuthMode, Policy
 from security.quotas import Quotas
@@ -75,15 +76,15 @@ class GatewayParts:
             remoting = msgspec.structs.replace(remoting, max_connections_per_address=limits.connections)
         mode = AuthMode.OFF if policy is None else policy.mode
         self.quotas = GatewayQuotas(limits, trusts_users=mode is not AuthMode.AUDIT)
-        self.gateway = Gateway(settings, log_client, open_reader, self.quotas)
-        self.answers = answers_of(self.gateway)
         self.metrics = Metrics()
         self.metrics.follow_quotas(self.quotas)
-        self.registrations = Registrations(self.gateway, self.metrics)
         self.access = AccessControl(policy or Policy(), accounts, self.metrics.observe_access)
+        self.gateway = Gateway(settings, log_client, open_reader, Admission(self.quotas, self.access))
+        self.answers = answers_of(self.gateway)
+        self.registrations = Registrations(self.gateway, self.metrics)
         if self.access.is_on:
             self.access.follow(RefusalAudit(self.gateway).tell)
-        access = RemotingAccess(self.access, lambda: self.gateway.live_view.view) if self.access.is_on else None
+        access = RemotingAccess(self.gateway)
         self.handler = NameServerHandler(
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access
         )
@@ -93,7 +94,7 @@ class GatewayParts:
             self.handler,
             remoting,
             self.handler.inline,
-            None if access is None else access.inline,
+            access.inline if self.access.is_on else None,
             None if tls is None else tls.remoting,
             self.handshakes,
         )
@@ -117,7 +118,6 @@ class GatewayParts:
             answers=self.answers,
             metrics=self.metrics,
             registrations=self.registrations,
-            access=self.access,
             tls=self.tls,
         )
 

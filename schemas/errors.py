@@ -4,6 +4,7 @@
     RoutelakeError
     ├── BadRequestError          the peer's fault: refused, never on the log      HTTP 400, code SYSTEM_ERROR
     │   └── TooLargeError        more bytes than a limit allows                   HTTP 413, code SYSTEM_ERROR
+    ├── AccessDeniedError        the sender lacks permission                      HTTP 401, 403, code NO_PERMISSION
     ├── NotFoundError            no such topic, namespace, ...                    HTTP 404, its own ResponseCode
     ├── HistoryError             a past that cannot be read
     │   ├── VacuumedError        older than the oldest recorded epoch             HTTP 410
@@ -48,6 +49,14 @@ class BadRequestError(RoutelakeError):
 
 class TooLargeError(BadRequestError):
     """More bytes than may be; ``limit_bytes`` says how many may."""
+
+
+class AccessDeniedError(RoutelakeError):
+    """The sender lacks permission; ``is_authenticated`` tells whether it has an account."""
+
+    def __init__(self, message: str, /, *, is_authenticated: bool) -> None:
+        self.is_authenticated = is_authenticated
+        super().__init__(message, is_authenticated=is_authenticated)
 
 
 class NotFoundError(RoutelakeError):

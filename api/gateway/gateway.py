@@ -11,11 +11,11 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from api.gateway.fold_status import FoldReports
 from api.gateway.follower import Follower
@@ -36,6 +36,7 @@ from schemas.limits import MAX_KV_BYTES
 from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
 from schemas.route_commit import CommandOutcome
 from schemas.tables import ROUTE_COMMIT_TABLE
+from security.admission.admission import Admission, Sender
 from security.admission.quotas import Charge, GatewayQuotas
 
 P = ParamSpec("P")
@@ -86,6 +87,20 @@ class Receipt:
         return self.reason == QUARANTINED
 
 
+class Written(NamedTuple):
+    """An event that was admitted.
+
+    Attributes:
+        event: The event. A registration may lack its topics.
+        appended: Its place on the event log. None: it is a heartbeat that is answered without being written.
+        charge: What its sender was charged.
+    """
+
+    event: AnyEvent
+    appended: Appended | None
+    charge: Charge | None
+
+
 class Gateway:
     """Writes to the log, reads from a view. Lives on one event loop; `start` and `stop` run there.
 
@@ -97,7 +112,7 @@ class Gateway:
         shown: The one of them that answers where a request does not say.
         fold: What the fold says of itself.
         preservation: Decides whether expiry pauses.
-        quotas: How much whoever may write.
+        admission: Decides which requests and events are accepted.
     """
 
     def __init__(
@@ -105,7 +120,7 @@ class Gateway:
         settings: GatewaySettings,
         log_client: LogClient,
         open_reader: Callable[[], LogReader],
-        quotas: GatewayQuotas | None = None,
+        admission: Admission | None = None,
     ) -> None:
         """Nothing is opened before `start`.
 
@@ -113,10 +128,10 @@ class Gateway:
             settings: Its own.
             log_client: Writes its events.
             open_reader: Opens the log for reading.
-            quotas: Judges what is to be written; None: by the defaults.
+            admission: None: the default quotas, and no accounts.
         """
         self.settings = settings
-        self.quotas = quotas or GatewayQuotas()
+        self.admission = admission or Admission()
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
         self._endings: list[Callable[[], None]] = []
@@ -147,7 +162,9 @@ class Gateway:
         self._forgetting: asyncio.TimerHandle | None = None
         self.fold = FoldReports(settings.lake)
         self.preservation = SelfPreservation(
-            lambda: self.settings, lambda: None if self._replica.fallback_reason else self.live_view.view, self.command
+            lambda: self.settings,
+            lambda: None if self._replica.fallback_reason else self.live_view.view,
+            self._propose_own,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fold_task: asyncio.Task[None] | None = None
@@ -221,6 +238,11 @@ class Gateway:
         return self.live_view if chosen is Reads.LIVE else self.committed
 
     @property
+    def quotas(self) -> GatewayQuotas:
+        """The quotas of `admission`."""
+        return self.admission.quotas
+
+    @property
     def follower(self) -> Follower:
         """For its status."""
         return self._follower
@@ -267,90 +289,98 @@ class Gateway:
         """Do long work off the event loop. One at a time: more threads would only take the processor from the loop."""
         return await asyncio.get_running_loop().run_in_executor(self._offload, partial(work, *args, **kwargs))
 
-    async def append(self, event: AnyEvent) -> Appended:
-        """Append one event; returns when it is durable.
+    async def propose(
+        self, event: AnyEvent, sender: Sender | None, encoded: tuple[str, bytes] | None = None
+    ) -> Receipt:
+        """Admit an event, write it, and wait for its result.
+
+        Args:
+            event: A registration without topics may be rejected because the state machine needs them.
+            sender: Admitted for this request. None: the event is the gateway's own.
+            encoded: The event's routing key and payload, if they are known.
 
         Raises:
+            AccessDeniedError: not accepted: the sender's account is bound to other brokers.
             QuotaError: not accepted: too much of something.
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
-            TooLargeError: too large for the log.
+            TooLargeError: too large for the event log.
         """
-        payload = self._encoder.encode(event)
-        charge = self.quotas.command(event, payload, self.live_view.view)
-        return await self.append_charged(routing_key(event), payload, charge)
+        return await self.result(await self.write(event, sender, encoded))
 
-    async def append_charged(self, key: str, payload: bytes, charge: Charge | None) -> Appended:
-        """`append_encoded`; what was charged is given back if nothing is written.
+    async def write(
+        self,
+        event: AnyEvent,
+        sender: Sender | None,
+        encoded: tuple[str, bytes] | None = None,
+        topics: Collection[str] | None = None,
+    ) -> Written:
+        """Admit an event and write it; return when it is durable. The charge is refunded if nothing is written.
+
+        Args:
+            event: As in `propose`.
+            sender: As in `propose`.
+            encoded: As in `propose`.
+            topics: Names of the topics of a registration, if the event itself lacks them.
 
         Raises:
-            UnavailableError: not accepted.
-            InDoubtError: accepted or not, nobody knows.
-            TooLargeError: too large for the log.
+            As `propose`.
         """
+        key, payload = encoded or (routing_key(event), self._encoder.encode(event))
+        now_ms = self.live_view.event.now_ms
+        is_written, charge = self.admission.event(sender, event, payload, self.live_view.view, now_ms, topics)
+        if not is_written:
+            return Written(event, None, None)
         try:
-            return await self.append_encoded(key, payload)
+            return Written(event, await self.append_encoded(key, payload), charge)
         except InDoubtError:
             raise
-        except Exception:  # not if whoever asked has gone: it goes on
+        except Exception:  # a cancelled append goes on
             self.quotas.refund(charge, is_written=False)
             raise
 
+    async def append(self, event: AnyEvent) -> Appended:
+        """Write an event of the gateway's own; return when it is durable.
+
+        Raises:
+            As `propose`.
+        """
+        written = await self.write(event, None)
+        assert written.appended is not None
+        return written.appended
+
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
-        """`append` for an event that was encoded before.
+        """Append a payload to the event log.
 
         Raises:
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
-            TooLargeError: too large for the log.
+            TooLargeError: too large for the event log.
         """
         return await self._writer.submit(key, payload)
 
-    async def command(self, event: AnyEvent) -> Receipt:
-        """An event whose sender is told what became of it.
+    async def _propose_own(self, event: AnyEvent) -> Receipt:
+        return await self.propose(event, None)
 
-        Raises:
-            QuotaError: not accepted: too much of something.
-            UnavailableError: not accepted.
-            InDoubtError: accepted or not, nobody knows.
-            TooLargeError: too large for the log.
-        """
-        return await self.receipt(await self.append(event))
-
-    async def heartbeat(
-        self, event: BrokerHeartbeat | RegisterBroker, encoded: tuple[str, bytes] | None = None
-    ) -> Receipt:
-        """Append an event that moves deadlines at most, unless that is too much and the broker's last one is young.
-
-        See `security.admission.quotas`.
-
-        Args:
-            event: A heartbeat, answered when durable, or a registration without topics, which may need them after all.
-            encoded: Its routing key and payload, if that was done before.
-
-        Raises:
-            As `append`.
-        """
-        key, payload = encoded or (routing_key(event), self._encoder.encode(event))
-        live = self.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
-        if not self.quotas.admit_heartbeat(event.actor, len(payload), live, self.live_view.event.now_ms):
+    async def result(self, written: Written) -> Receipt:
+        """Wait until the live view has an event. A heartbeat is answered when it is durable."""
+        event, appended, charge = written
+        if appended is None:
             return self._receipt_of_nothing()
-        appended = await self.append_encoded(key, payload)
-        if isinstance(event, RegisterBroker):
-            return await self.receipt(appended)
-        return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
+        if isinstance(event, BrokerHeartbeat):
+            return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
+        wait_s = self.settings.head_wait_s if self._replica.fallback_reason is None else _ASIDE_WAIT_S
+        await self.live_view.wait_for(appended.offset, wait_s)
+        receipt = Receipt(*appended, self._outcomes.get(appended.offset))
+        if isinstance(event, RegisterBroker) and receipt.verdict == UNCHANGED:
+            self.quotas.refund(charge, is_written=True)
+        return receipt
 
     def _receipt_of_nothing(self) -> Receipt:
         """Of a sign of life that was not written: the head shows all of it."""
         view = self.live_view.view
         event_time_ms = int(view.event_time.timestamp() * 1000) if view.log_offset >= 0 else 0
         return Receipt(view.log_offset, event_time_ms, CommandOutcome(view.log_offset, UNCHANGED))
-
-    async def receipt(self, appended: Appended) -> Receipt:
-        """What became of an event, as soon as it is folded at the head of the log."""
-        wait_s = self.settings.head_wait_s if self._replica.fallback_reason is None else _ASIDE_WAIT_S
-        await self.live_view.wait_for(appended.offset, wait_s)
-        return Receipt(*appended, self._outcomes.get(appended.offset))
 
     # --- the views move ---
 

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from api.gateway.gateway import Gateway, Receipt
+from api.gateway.gateway import Gateway, Receipt, Written
 from api.gateway.large_registrations import LargeRegistrations, ReadRegistration, Turns, becomes_large, is_large
 from api.gateway.metrics import Metrics
 from api.gateway.repeated_requests import RegistrationCache
@@ -41,8 +41,9 @@ from schemas.errors import QuotaError
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.limits import MAX_GROUP_ADDRESSES
-from schemas.outcomes import TOPICS_REQUIRED, UNCHANGED
-from security.admission.quotas import Charge, GatewayQuotas
+from schemas.outcomes import TOPICS_REQUIRED
+from security.admission.admission import Sender
+from security.admission.quotas import GatewayQuotas
 
 _LARGE_AT_A_TIME: Final = 3
 """Large registrations between being read and being durable: each holds its whole event."""
@@ -154,47 +155,39 @@ class Registrations:
         finally:
             del self._arriving[future]
 
-    async def register(self, event: RegisterBroker, body_bytes: int) -> Registered:
+    async def register(self, event: RegisterBroker, sender: Sender, body_bytes: int) -> Registered:
         """Register a broker.
 
         Args:
             event: With its topics.
+            sender: Admitted for this request.
             body_bytes: Size of the request's body, to be counted.
 
         Raises:
-            QuotaError: not accepted: too much of something.
-            UnavailableError: not accepted.
-            InDoubtError: accepted or not, nobody knows.
-            BadRequestError: too large for the log.
+            As `Gateway.propose`.
         """
         self._metrics.registration_bytes.observe(body_bytes)
-        return self._answer(event, await self._register(event))
+        receipt = await self._register(event, sender)
+        self._last.keep(event)
+        return self._answer(event, receipt)
 
     async def register_request(
-        self,
-        command: RemotingCommand,
-        actor: Actor,
-        channel: Channel,
-        let_go: Callable[[], None],
-        may: Callable[[RegisterBroker], None] = lambda _: None,
+        self, command: RemotingCommand, sender: Sender, channel: Channel, let_go: Callable[[], None]
     ) -> Registered | None:
         """Register the broker that a REGISTER_BROKER request names.
 
         Args:
             command: The request.
-            actor: Who sent it.
+            sender: Admitted for this request.
             channel: The connection it came over.
             let_go: Called, if the request is a large one, as soon as its body is needed no more.
-            may: Raises if its sender may not write what its body says.
 
         Returns:
             None where nothing happens, and the answer is the ordinary OK.
 
         Raises:
             RefusedError: the answer is an error.
-            UnavailableError: not accepted.
-            InDoubtError: accepted or not, nobody knows.
-            BadRequestError: too large for the log.
+            As `Gateway.propose`.
         """
         loop = asyncio.get_running_loop()
         if command.version < V5_0_0:
@@ -202,12 +195,12 @@ class Registrations:
             if not self.may_come_one_way:
                 self._look_at_one_way()
         if is_large(command):
-            return await self._register_request(command, actor, channel, let_go, may)
+            return await self._register_request(command, sender, channel, let_go)
         self._begun += 1
         number = self._begun
         self._under_way[number] = None
         try:
-            return await self._register_request(command, actor, channel, let_go, may, number)
+            return await self._register_request(command, sender, channel, let_go, number)
         finally:
             self._one_has_ended(number)
 
@@ -220,13 +213,7 @@ class Registrations:
             _wake(self._settling.popleft()[1])
 
     async def _register_request(
-        self,
-        command: RemotingCommand,
-        actor: Actor,
-        channel: Channel,
-        let_go: Callable[[], None],
-        may: Callable[[RegisterBroker], None],
-        number: int = 0,
+        self, command: RemotingCommand, sender: Sender, channel: Channel, let_go: Callable[[], None], number: int = 0
     ) -> Registered | None:
         body = command.body
         self._metrics.registration_bytes.observe(len(body))
@@ -235,19 +222,18 @@ class Registrations:
         request = command.version, command.ext_fields, digest
         del body
         delete_absent = self._gateway.settings.delete_topic_with_broker_registration
-        repeat = None if delete_absent else self._last.find(request, actor, channel)
+        repeat = None if delete_absent else self._last.find(request, sender.actor, channel)
         if repeat is not None and changes_nothing(self._gateway.live_view.view, repeat.event):
-            may(repeat.event)
-            receipt = await self._gateway.heartbeat(repeat.event, (repeat.key, repeat.payload))
+            receipt = await self._gateway.propose(repeat.event, sender, (repeat.key, repeat.payload))
             if receipt.reason != TOPICS_REQUIRED:
                 return self._answer(repeat.event, receipt)
         now_ms = time.time_ns() // 1_000_000
-        context = RequestContext(actor, channel, now_ms, delete_absent)
+        context = RequestContext(sender.actor, channel, now_ms, delete_absent)
         if not large and becomes_large(command):
             large = True
             self._one_has_ended(number)
         if large:
-            found = await self._register_large(command, context, let_go, may)
+            found = await self._register_large(command, context, sender, let_go)
             if found is None:
                 return None
             event, receipt = found
@@ -256,19 +242,32 @@ class Registrations:
             if decoded is None:
                 return None
             assert isinstance(decoded, RegisterBroker)
-            may(decoded)
-            event, receipt = decoded, await self._register(decoded)
+            event, receipt = decoded, await self._register(decoded, sender)
         # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
-        if event.data_version.timestamp != now_ms:
-            self._last.keep(request, event)
+        self._last.keep(event, request if event.data_version.timestamp != now_ms else None)
         return self._answer(event, receipt)
 
     # --- write ---
 
-    async def _register(self, event: RegisterBroker) -> Receipt:
+    async def _register(self, event: RegisterBroker, sender: Sender) -> Receipt:
         """Write a registration, without its topics where these are known."""
+        sender = self._authorized(event, sender)
         with self._joins_group(event):
-            return await self._register_joined(event)
+            topicless = self._without_topics(event)
+            if topicless is not None:
+                receipt = await self._gateway.propose(topicless, sender)
+                if receipt.reason != TOPICS_REQUIRED:
+                    return receipt
+            topics = event.topic_config_table or {}
+            if len(topics) > _OFF_LOOP_TOPICS:
+                payload = await self._gateway.offload(encode, event)
+            else:
+                payload = self._encoder.encode(event)
+            return await self._gateway.result(await self._write(event, sender, payload, topics))
+
+    def _authorized(self, event: RegisterBroker, sender: Sender) -> Sender:
+        """Check that a sender may register a broker, before it takes a place in the broker's group."""
+        return self._gateway.admission.authorize_event(sender, event, self._gateway.live_view.view)
 
     @contextmanager
     def _joins_group(self, event: RegisterBroker) -> Iterator[None]:
@@ -292,29 +291,22 @@ class Registrations:
             if not joining:
                 self._joining.pop(name, None)
 
-    async def _register_joined(self, event: RegisterBroker) -> Receipt:
-        topicless = self._without_topics(event)
-        if topicless is not None:
-            receipt = await self._gateway.heartbeat(topicless)
-            if receipt.reason != TOPICS_REQUIRED:
-                return receipt
-        topics = event.topic_config_table or {}
-        if len(topics) > _OFF_LOOP_TOPICS:
-            payload = await self._gateway.offload(encode, event)
-        else:
-            payload = self._encoder.encode(event)
-        charge = self._charge(event, topics, payload)
-        if charge is None:
-            return await self._gateway.heartbeat(_topicless(event))
-        appended = await self._gateway.append_charged(routing_key(event), payload, charge)
-        return self._settled(charge, await self._gateway.receipt(appended))
+    async def _write(self, event: RegisterBroker, sender: Sender, payload: bytes, topics: Collection[str]) -> Written:
+        """Write a registration with its topics; over a quota, write one that changes nothing as a heartbeat.
+
+        So no broker expires for what others at its address have done.
+        """
+        try:
+            return await self._gateway.write(event, sender, (routing_key(event), payload), topics)
+        except QuotaError:
+            self._count_groups()
+            topicless = _topicless(event)
+            if not changes_nothing(self._gateway.live_view.view, topicless):
+                raise
+        return await self._gateway.write(topicless, sender)
 
     async def _register_large(
-        self,
-        command: RemotingCommand,
-        context: RequestContext,
-        let_go: Callable[[], None],
-        may: Callable[[RegisterBroker], None],
+        self, command: RemotingCommand, context: RequestContext, sender: Sender, let_go: Callable[[], None]
     ) -> tuple[RegisterBroker, Receipt] | None:
         """`_register` of a request that is read beside the gateway: once durable, its bytes are not held any longer.
 
@@ -322,7 +314,6 @@ class Registrations:
             The event without its topics, and what became of it. Topics that were left out, and turn out to be needed,
             come with its next registration.
         """
-        charge: Charge | None = None
         address, joined = _address(context.actor), ExitStack()
         try:
             async with self._large_at_a_time.of(address):
@@ -331,18 +322,16 @@ class Registrations:
                     return None
                 event, payload, names = read
                 del read
-                may(event)
+                sender = self._authorized(event, sender)
                 joined.enter_context(self._joins_group(event))
                 if self._without_topics(event) is None:
-                    charge = self._charge(event, names, payload)
-                appended = None
-                if charge is not None:
-                    appended = await self._gateway.append_charged(routing_key(event), payload, charge)
-                del payload, names
+                    written = await self._write(event, sender, payload, names)
+                    del payload, names
+                else:
+                    del payload, names
+                    written = await self._gateway.write(event, sender)
             let_go()
-            if charge is None or appended is None:
-                return event, await self._gateway.heartbeat(event)
-            return event, self._settled(charge, await self._gateway.receipt(appended))
+            return event, await self._gateway.result(written)
         finally:
             joined.close()
             let_go()
@@ -366,26 +355,6 @@ class Registrations:
         finally:
             quotas.reading_has_ended(actor, cost - size)
 
-    def _charge(self, event: RegisterBroker, names: Collection[str], payload: bytes) -> Charge | None:
-        """Charge a registration with its topics; None where it is a sign of life, too, and shall be written as one.
-
-        Raises:
-            QuotaError: It is too much of something.
-        """
-        quotas, view = self._gateway.quotas, self._gateway.live_view.view
-        try:
-            return quotas.registration(event, names, payload, view)
-        except QuotaError:
-            self._count_groups()
-            if not changes_nothing(view, _topicless(event)):
-                raise
-            return None  # nobody expires for what others at that address have done
-
-    def _settled(self, charge: Charge, receipt: Receipt) -> Receipt:
-        if receipt.verdict == UNCHANGED:
-            self._gateway.quotas.refund(charge, is_written=True)
-        return receipt
-
     def _count_groups(self) -> None:
         """Count what groups really have, if somebody was refused for it."""
         if self._counting is None and self._gateway.quotas.is_count_due():
@@ -399,7 +368,7 @@ class Registrations:
 
     def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
         """The event as it may be written if its topics are known; None if they are not."""
-        if not self._last.brought_these_topics(event):
+        if not self._last.has_same_topics(event):
             return None
         topicless = _topicless(event)
         return topicless if changes_nothing(self._gateway.live_view.view, topicless) else None

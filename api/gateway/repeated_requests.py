@@ -58,17 +58,13 @@ class RegistrationCache:
         self._encoder = EventEncoder()
         self._last: BoundedCache[_Broker, _Last] = BoundedCache(_REGISTRATIONS_BYTES)
 
-    def brought_these_topics(self, event: RegisterBroker) -> bool:
-        """Whether the broker's last one brought the same topics; from now on this one is its last."""
-        broker, digest = _broker(event), event.topic_config_digest
-        last = self._last.get(broker)
-        if last is not None and last.digest == digest:
-            return True
-        self._last.put(broker, _Last(digest), _size(broker, digest))
-        return False
+    def has_same_topics(self, event: RegisterBroker) -> bool:
+        """Whether the broker's last registration had the same topics."""
+        last = self._last.get(_broker(event))
+        return last is not None and last.digest == event.topic_config_digest
 
     def find(self, request: Request, actor: Actor, channel: Channel) -> CachedRegistration | None:
-        """What a request means if its broker's last one was the same, from whichever connection."""
+        """Return the meaning of a request if its broker's last one was the same, over any connection."""
         fields = request[1] or {}
         last = self._last.get((fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")))
         if last is None or last.repeat is None or last.request != request:
@@ -76,18 +72,25 @@ class RegistrationCache:
         event = last.repeat.event
         if event.channel == channel and event.actor == actor:
             return last.repeat
-        return self.keep(request, msgspec.structs.replace(event, actor=actor, channel=channel))
+        return self.keep(msgspec.structs.replace(event, actor=actor, channel=channel), request)
 
-    def keep(self, request: Request, event: RegisterBroker) -> CachedRegistration | None:
-        """Remember what a request meant, until its broker says something else; it may have done so meanwhile."""
+    def keep(self, event: RegisterBroker, request: Request | None = None) -> CachedRegistration | None:
+        """Remember a registration as its broker's last one.
+
+        Args:
+            event: The registration, with or without its topics.
+            request: The request that means this event each time it comes. None: there is no such request.
+        """
         broker, digest = _broker(event), event.topic_config_digest
-        last = self._last.get(broker)
-        if last is None or last.digest != digest:
+        last, repeat, kept = _Last(digest), None, None
+        if request is None and self.has_same_topics(event):
             return None
-        event = msgspec.structs.replace(event, topic_config_table=None)
-        repeat = CachedRegistration(event, routing_key(event), self._encoder.encode(event))
-        kept = kept_bytes(request[1], repeat.payload)
-        last = _Last(digest) if kept is None else _Last(digest, request, repeat)
+        if request is not None:
+            event = msgspec.structs.replace(event, topic_config_table=None)
+            repeat = CachedRegistration(event, routing_key(event), self._encoder.encode(event))
+            kept = kept_bytes(request[1], repeat.payload)
+            if kept is not None:
+                last = _Last(digest, request, repeat)
         self._last.put(broker, last, _size(broker, digest) + (kept or 0))
         return repeat
 

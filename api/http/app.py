@@ -74,11 +74,9 @@ from api.http.watch import ViewWatch
 from lake.history.history import History
 from nameserver.answers import RouteAnswers
 from nameserver.view.sorted_topics import SortedTopics
-from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
 from runtime.version import release
 from schemas.errors import QuotaError, RoutelakeError
-from security.admission.access_control import AccessControl
 from security.roles import OPERATIONS, Role
 from security.tls_rotation import Tls
 
@@ -166,13 +164,11 @@ class HttpApp(FastAPI):
         return ", ".join([*found, "OPTIONS"] if found else ())
 
     def _quota_refusal(self, scope: Scope) -> Problem | None:
-        """Why a read may not pass now; health always may. Writes are judged when it is known who sends them."""
-        client = scope.get("client")
-        if client is None or scope["method"] not in _READS or scope["path"] in PROBES:
+        """Refuse a read that exceeds its sender's quota; health never does. A write is counted with its permission."""
+        if scope.get("client") is None or scope["method"] not in _READS or scope["path"] in PROBES:
             return None
-        host, port = client
         try:
-            self.context.gateway.quotas.request(Role.READER, address_of(host), f"{host}:{port}")
+            self.context.guard.count_read(scope, is_proven=self.context.proofs.was_proven(scope))
         except QuotaError as error:
             return problem_of(error)
         return None
@@ -212,7 +208,6 @@ def create_app(
     answers: Mapping[Reads, RouteAnswers],
     metrics: Metrics,
     registrations: Registrations,
-    access: AccessControl | None = None,
     tls: Tls | None = None,
 ) -> HttpApp:
     """The application over a started gateway.
@@ -224,7 +219,6 @@ def create_app(
         answers: The caches of encoded routes, of which the remoting listener shares one.
         metrics: Likewise; they do not observe a gateway yet.
         registrations: Likewise.
-        access: Likewise; None: nobody is asked for an account.
         tls: What is encrypted, for /readyz.
 
     Raises:
@@ -237,10 +231,6 @@ def create_app(
     def evicted(reason: str, address: object) -> None:
         metrics.security.labels(f"http-{reason}").inc()
         refusals.note(reason, str(address), "of the address that holds most")
-
-    def cluster_of(broker_name: str) -> str | None:
-        group = gateway.live_view.view.groups.get(broker_name)
-        return None if group is None else group.row.cluster
 
     pool = HistoryPool(
         history,
@@ -259,7 +249,7 @@ def create_app(
             on_evicted=partial(evicted, "evicted-subscriber"),
         ),
         settings=settings,
-        guard=Authenticator(settings, gateway.settings.gateway_id, access, cluster_of, gateway.quotas),
+        guard=Authenticator(settings, gateway.settings.gateway_id, gateway.admission),
         answers=answers,
         metrics=metrics,
         watch=ViewWatch(settings.max_long_polls, on_evicted=partial(evicted, "evicted-long-poll")),

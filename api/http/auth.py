@@ -18,7 +18,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from starlette.datastructures import Headers
@@ -28,25 +28,24 @@ from starlette.types import Scope
 from api.http.csrf import SAFE_METHODS
 from api.http.local_peers import LocalPeers
 from api.http.naming_rules import is_loopback
-from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
+from api.http.problems import CHALLENGE, FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.proofs import PROVEN, SESSION_PATH
 from api.http.settings import HttpSettings
 from remoting.codec.bounds import address_of
 from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.events import Actor
-from security.admission.access_control import AccessControl, Refused
-from security.admission.quotas import GatewayQuotas, peer_name
+from security.admission.access_control import Refused
+from security.admission.admission import Admission, Sender
+from security.admission.quotas import peer_name
 from security.identity import Identity, Unproven
 from security.oidc import is_jwt
-from security.policy import AuthMode, Claim, Verdict
+from security.policy import AuthMode
 from security.roles import NEEDED, OPERATIONS, Role
 
-_CHALLENGE: Final = {"www-authenticate": 'Bearer realm="routelake"'}
 _SEND: Final = "send Authorization: Bearer <token>"
 _NOT_KNOWN: Final = "that token is not known here"
 _ANONYMOUS: Final = Unproven("anonymous", _SEND)
-_IDENTITY: Final = "routelake.identity"
 _READ: Final = "getTopicRoute"
 _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
 """Where a client's certificate does not count either."""
@@ -64,9 +63,6 @@ _FIELDS_OF_PROXIES: Final = re.compile(
     rb"|host$|(url-)?scheme$|rewrite-url$|script-name$|http-destinationurl$).*"
 )
 """Names, with ``-`` for ``_``, of header fields that proxies and load balancers add to what they pass on."""
-
-BrokerCluster = Callable[[str], str | None]
-"""brokerName -> the cluster in which it is now."""
 
 _HASHED: Final = "sha256:"
 _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
@@ -95,18 +91,14 @@ class Authenticator:
         self,
         settings: HttpSettings,
         gateway_id: str,
-        access: AccessControl | None = None,
-        cluster_of: BrokerCluster = lambda _: None,
-        quotas: GatewayQuotas | None = None,
+        admission: Admission,
     ) -> None:
         """Take the tokens in.
 
         Args:
             settings: Has tokens.
             gateway_id: Stands in the history.
-            access: Has accounts; None or off: there are only tokens.
-            cluster_of: Of a brokerName.
-            quotas: How many writes whoever may ask for; None: any number.
+            admission: Decides about permission and quotas. Without accounts there are only tokens.
 
         Raises:
             SetupError: a token is empty, or its digest invalid.
@@ -114,9 +106,8 @@ class Authenticator:
         self._settings = settings
         self._gateway_id = gateway_id
         self._tokens = Tokens(settings.tokens)
-        self._access = access if access is not None and access.is_on else None
-        self._cluster_of = cluster_of
-        self._quotas = quotas
+        self._admission = admission
+        self._access = admission.access
         self.local_peers: LocalPeers | None = None
         """Looks up who is at the other end of a connection. None where there are no connections: an application that
         is called without a server."""
@@ -177,58 +168,67 @@ class Authenticator:
             return None
         return await self.local_peers.problem((client[0], client[1]), (server[0], server[1]))
 
-    def writer(self, request: Request) -> Actor:
-        """The actor of a write.
+    def writer(self, request: Request) -> Sender:
+        """Admit a write by its header, and return its sender.
 
         Raises:
-            Problem: it may not write.
+            AccessDeniedError: the sender lacks permission.
+            Problem: there are no accounts, and it needs a token or another place.
             QuotaError: not now.
         """
-        user = None
-        if self._access is not None:
-            operation = _operation(request)
-            found, is_decided = self._judged(request, self._access, operation, OPERATIONS.get(operation))
-            user = found.user if isinstance(found, Identity) else None
-        else:
-            is_decided = False
-        if not is_decided:
-            user = self._user(request) if self._tokens else user
-            if not self._tokens:
+        sender = self._sender(request)
+
+        def otherwise() -> None:
+            if self._tokens:
+                self._user(request)
+            else:
                 self._check_local(request)
-        actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
-        if self._quotas is not None:
-            role = OPERATIONS.get(_operation(request)) or Role.ADMIN
-            self._quotas.request(role, peer_name(actor), actor.peer or "")
+
+        sender = self._admission.request(sender, OPERATIONS.get(sender.request), otherwise=otherwise)
         request.scope[ADMITTED] = True
-        return actor
-
-    def speaks_for(self, request: Request, cluster: str, broker_names: Iterable[str]) -> None:
-        """Let a write pass that speaks for brokers of a cluster; after `writer`, when its body was read.
-
-        Raises:
-            Problem: its account is bound to other brokers.
-        """
-        found = request.scope.get(_IDENTITY)
-        if self._access is None or not isinstance(found, Identity) or not found.is_bound:
-            return
-        claims = tuple(Claim(cluster, name, self._cluster_of(name)) for name in broker_names)
-        verdict = self._access.authorize(Role.BROKER, found, claims, is_tls=_is_tls(request))
-        self._told(request, self._access, _operation(request), Role.BROKER, found, verdict, claims[0].broker_name)
+        return sender
 
     def reader(self, request: Request) -> None:
-        """Let a read pass.
+        """Admit a read. `count_read` has counted it.
 
         Raises:
-            Problem: it needs a token, or another.
+            AccessDeniedError: the sender lacks permission.
+            Problem: there are no accounts, and it needs a token, or another.
         """
-        if self._access is not None:
-            operation = _operation(request)
-            if self._judged(request, self._access, operation, OPERATIONS.get(operation, Role.READER))[1]:
-                request.scope[ADMITTED] = True
-                return
-        if self._tokens_protect_reads:
+        sender = self._sender(request)
+        needed = OPERATIONS.get(sender.request, Role.READER)
+        if not self._admission.authorize(sender, needed) and self._tokens_protect_reads:
             self._user(request)
         request.scope[ADMITTED] = True
+
+    def count_read(self, scope: Scope, *, is_proven: bool) -> None:
+        """Count a read, before its path is looked up, against the quota of its user or address.
+
+        A token that was not accepted before counts against the address: who is refused by a quota must not learn
+        whether a guessed token is right.
+
+        Args:
+            scope: Of the request.
+            is_proven: Whether its Authorization header was accepted from that address lately.
+
+        Raises:
+            QuotaError: there were too many reads.
+        """
+        request = Request(scope)
+        found = self._by_token(request.headers.get("authorization", "")) if is_proven else self._by_certificate(request)
+        user = found.user if isinstance(found, Identity) else None
+        actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
+        self._admission.quotas.request(Role.READER, peer_name(actor), actor.peer or "")
+
+    def _sender(self, request: Request) -> Sender:
+        """Authenticate the sender of a request."""
+        found = self._who(request)
+        user = found.user if isinstance(found, Identity) else None
+        if user is not None and self._access is not None:
+            request.scope[PROVEN] = True
+        actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
+        topic, broker_name = request.path_params.get("topic"), request.path_params.get("brokerName")
+        return Sender(actor, _operation(request), found, _is_tls(request), topic, broker_name)
 
     def still_reads(self, request: Request) -> bool:
         """Whether a read that `reader` let in would pass now, too: accounts change, and tokens expire."""
@@ -247,7 +247,7 @@ class Authenticator:
         """Whether whoever was let in by `reader` could read the settings over remoting (GET_NAMESRV_CONFIG), too."""
         if self._access is None:
             return True
-        found = request.scope[_IDENTITY]
+        found = self._who(request)
         needed = NEEDED[RequestCode.GET_NAMESRV_CONFIG]
         return not self._access.authorize(needed, found, is_tls=_is_tls(request)).is_refused
 
@@ -263,15 +263,15 @@ class Authenticator:
 
     def standing(self, request: Request) -> AuthContext:
         """Who sends this, and what they may do. Nobody has asked for it yet, so nothing is counted or told."""
-        found = None if self._access is None else self._who(request, self._access)
-        user = found.user if isinstance(found, Identity) else self._tokens.user(_bearer(request))
+        found = self._who(request)
+        user = found.user if isinstance(found, Identity) else None
         without_account = {
             Role.READER: not self._tokens_protect_reads or user is not None,
             Role.ADMIN: user is not None if self._tokens else self._why_foreign(request) is None,
         }
 
         def may(role: Role) -> bool:
-            if self._access is not None and found is not None:
+            if self._access is not None:
                 verdict = self._access.authorize(role, found, is_tls=_is_tls(request))
                 if verdict.is_refused or not verdict.reason:
                     return not verdict.is_refused
@@ -293,12 +293,12 @@ class Authenticator:
         if access is None or self._tokens_protect_reads or access.policy.require_tls:
             return False
         authorization = next((value for name, value in headers if name == b"authorization"), b"")
-        found = self._by_token(authorization.decode("latin-1"), access)
+        found = self._by_token(authorization.decode("latin-1"))
         verdict = access.authorize(Role.READER, found, is_tls=False)
         if verdict.is_refused:
             return False
-        quotas = self._quotas
-        if quotas is not None and quotas.guessers and client is not None and quotas.is_guessing(address_of(client[0])):
+        quotas = self._admission.quotas
+        if quotas.guessers and client is not None and quotas.is_guessing(address_of(client[0])):
             return False  # whoever guesses is not told by this way which token is right
         if verdict.reason:
             if has_certificate or any(name == b"cookie" for name, _ in headers):
@@ -307,64 +307,38 @@ class Authenticator:
             access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True
 
-    def _judged(
-        self, request: Request, access: AccessControl, operation: str, needed: Role | None
-    ) -> tuple[Identity | Unproven, bool]:
-        """Who it is, and whether that decides; if not, tokens and the place it comes from do. Raises Problem."""
-        found = request.scope[_IDENTITY] = self._who(request, access)
-        if isinstance(found, Identity):
-            request.scope[PROVEN] = True
-        verdict = access.authorize(needed, found, is_tls=_is_tls(request))
-        self._told(request, access, operation, needed, found, verdict)
-        return found, not verdict.reason
-
-    def _who(self, request: Request, access: AccessControl) -> Identity | Unproven:
-        found = self._by_token(request.headers.get("authorization", ""), access)
+    def _who(self, request: Request) -> Identity | Unproven:
+        found = self._by_token(request.headers.get("authorization", ""))
         if not isinstance(found, Identity) and found.reason not in _NOT_MADE_GOOD:
-            found = access.accounts.by_certificate(getattr(request.state, "certificate_names", ())) or found
+            found = self._by_certificate(request) or found
         return found
 
-    def _by_token(self, authorization: str, access: AccessControl) -> Identity | Unproven:
+    def _by_certificate(self, request: Request) -> Identity | Unproven | None:
+        if self._access is None:
+            return None
+        return self._access.accounts.by_certificate(getattr(request.state, "certificate_names", ()))
+
+    def _by_token(self, authorization: str) -> Identity | Unproven:
+        access = self._access
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return _ANONYMOUS
         user = self._tokens.user(token)
         if user is not None:
             return Identity(user, Role.ADMIN, by="token")
+        if access is None:
+            return _ANONYMOUS
         found = access.accounts.by_token(token.encode("latin-1"), time.time())
         if access.oidc is not None and isinstance(found, Unproven) and found.reason == "unknown-token":
             token = token.strip()
             return access.oidc.identify(token) if is_jwt(token) else found
         return found
 
-    def _told(
-        self,
-        request: Request,
-        access: AccessControl,
-        operation: str,
-        needed: Role | None,
-        found: Identity | Unproven,
-        verdict: Verdict,
-        broker_name: str | None = None,
-    ) -> None:
-        """Count and tell. Raises Problem."""
-        if not verdict.reason:
-            return
-        role = "" if needed is None else needed.word
-        topic, broker_name = request.path_params.get("topic"), broker_name or request.path_params.get("brokerName")
-        peer = peer_of(request) or ""
-        access.note(Refused("http", operation, role, peer, found, verdict, topic, broker_name))
-        if not verdict.is_refused:
-            return
-        if isinstance(found, Identity):
-            raise Problem(FORBIDDEN, verdict.remark)
-        raise Problem(UNAUTHORIZED, verdict.remark, headers=_CHALLENGE)
-
     def _user(self, request: Request) -> str:
         token = _bearer(request)
         found = self._tokens.user(token)
         if found is None:
-            raise Problem(UNAUTHORIZED, _NOT_KNOWN if token else _SEND, headers=_CHALLENGE)
+            raise Problem(UNAUTHORIZED, _NOT_KNOWN if token else _SEND, headers=CHALLENGE)
         request.scope[PROVEN] = True
         return found
 

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from lake.history.as_of import rfc3339
 from schemas.codes import ResponseCode
 from schemas.errors import (
+    AccessDeniedError,
     BadRequestError,
     BeforeHistoryError,
     FutureEpochError,
@@ -228,6 +229,7 @@ KINDS: Final = (
 
 Headers = Mapping[str, str]
 
+CHALLENGE: Final = {"www-authenticate": 'Bearer realm="routelake"'}
 RETRY: Final = {"retry-after": "1"}
 """On every 503."""
 
@@ -289,6 +291,10 @@ def problem_of(error: RoutelakeError) -> Problem:
         return error
     text = str(error)
     match error:
+        case AccessDeniedError():
+            return (
+                Problem(FORBIDDEN, text) if error.is_authenticated else Problem(UNAUTHORIZED, text, headers=CHALLENGE)
+            )
         case NotFoundError():
             return Problem(TOPIC_NOT_EXIST if error.code == ResponseCode.TOPIC_NOT_EXIST else NOT_FOUND, text)
         case VacuumedError():

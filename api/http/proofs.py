@@ -57,7 +57,7 @@ class Proofs:
         if client is None or not _is_proof(scope):
             return
         address = address_of(client[0])
-        if self._quotas.is_guessing(address) and not self._was_proven(address, scope["headers"]):
+        if self._quotas.is_guessing(address) and not self.was_proven(scope):
             self._quotas.refuse_guess(address, f"{client[0]}:{client[1]}")
 
     def record(self, scope: Scope, status: int) -> None:
@@ -80,9 +80,10 @@ class Proofs:
             if digest is not None:
                 self._proven.put((address, digest), self._clock(), _ENTRY_BYTES)
 
-    def _was_proven(self, address: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        digest = _digest(headers)
-        then_s = None if digest is None else self._proven.get((address, digest))
+    def was_proven(self, scope: Scope) -> bool:
+        """Whether the Authorization header of a request was accepted from its address lately."""
+        digest = _digest(scope["headers"])
+        then_s = None if digest is None else self._proven.get((address_of(scope["client"][0]), digest))
         return then_s is not None and self._clock() - then_s < _HOLDS_S
 
 

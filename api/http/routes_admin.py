@@ -45,11 +45,12 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     does not exist is `unchanged`.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     check_once(request)
     if topic not in context.gateway.live_view.view.topics:  # whatever the wire let in can be deleted
         check_name(topic_problem(topic), "topic")
-    receipt = await context.gateway.command(DeleteTopic(actor=actor, topic=topic, cluster_name=query.cluster))
+    event = DeleteTopic(actor=sender.actor, topic=topic, cluster_name=query.cluster)
+    receipt = await context.gateway.propose(event, sender)
     return receipt_answer(context, receipt)
 
 
@@ -65,9 +66,9 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
     Lasts until the broker registers with a new dataVersion. Needs no body.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     _check_broker(request, broker_name)
-    receipt = await context.gateway.command(WipeWritePerm(actor=actor, broker_name=broker_name))
+    receipt = await context.gateway.propose(WipeWritePerm(actor=sender.actor, broker_name=broker_name), sender)
     count = _result(receipt, "wipeTopicCount")
     return receipt_answer(context, receipt, WipeAnswer, wipe_topic_count=count)
 
@@ -84,9 +85,9 @@ async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     As in RocketMQ, TBW102 loses its inherit bit by that. Needs no body.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     _check_broker(request, broker_name)
-    receipt = await context.gateway.command(AddWritePerm(actor=actor, broker_name=broker_name))
+    receipt = await context.gateway.propose(AddWritePerm(actor=sender.actor, broker_name=broker_name), sender)
     count = _result(receipt, "addTopicCount")
     return receipt_answer(context, receipt, AddAnswer, add_topic_count=count)
 

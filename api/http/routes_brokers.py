@@ -79,17 +79,16 @@ async def register(request: Request) -> Response:
     a living address with a higher stateVersion (409, STATE_VERSION_CONFLICT).
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     delete_absent = context.gateway.settings.delete_topic_with_broker_registration
 
     def convert(model: RegisterBrokerBody) -> RegisterBroker:
-        return model.event(actor, delete_absent_topics=delete_absent)
+        return model.event(sender.actor, delete_absent_topics=delete_absent)
 
     event, size = await read_body(
         request, context, RegisterBrokerBody, convert, max_bytes=context.settings.max_body_bytes
     )
-    context.guard.speaks_for(request, event.cluster_name, event.speaks_for)
-    registered = await context.registrations.register(event, size)
+    registered = await context.registrations.register(event, sender, size)
     return receipt_answer(
         context,
         registered.receipt,
@@ -113,13 +112,12 @@ async def heartbeat(request: Request) -> Response:
     Answered when it is durable. `known` tells whether the broker is live; if not, register.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
-    event, _ = await read_body(request, context, BrokerHeartbeatBody, lambda model: model.event(actor))
-    context.guard.speaks_for(request, event.cluster_name, [event.broker_name])
+    sender = context.guard.writer(request)
+    event, _ = await read_body(request, context, BrokerHeartbeatBody, lambda model: model.event(sender.actor))
     known = (
         context.gateway.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
     )
-    receipt = await context.gateway.heartbeat(event)
+    receipt = await context.gateway.propose(event, sender)
     return receipt_answer(context, receipt, HeartbeatAnswer, known=known)
 
 
@@ -136,8 +134,7 @@ async def unregister(request: Request) -> Response:
     `outcome` is unchanged when nothing was known about it.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
-    event, _ = await read_body(request, context, UnregisterBrokerBody, lambda model: model.event(actor))
-    context.guard.speaks_for(request, event.cluster_name, [event.broker_name])
-    receipt = await context.gateway.command(event)
+    sender = context.guard.writer(request)
+    event, _ = await read_body(request, context, UnregisterBrokerBody, lambda model: model.event(sender.actor))
+    receipt = await context.gateway.propose(event, sender)
     return receipt_answer(context, receipt)

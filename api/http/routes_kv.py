@@ -25,6 +25,7 @@ from lake.history.queries_at import kv_at
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
 from schemas.limits import MAX_NAME_BYTES
+from security.admission.admission import Sender
 
 router = APIRouter(prefix="/v1/kv", tags=["kv"])
 
@@ -84,16 +85,16 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     In ORDER_TOPIC_CONFIG the key is a topic and the value `brokerName:queues`, separated by semicolons.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     check_name(_namespace_problem(namespace), "namespace")
     check_name(_name_problem(key), "key")
     event, _ = await read_body(
         request,
         context,
         PutKvConfigBody,
-        lambda model: PutKvConfig(actor=actor, namespace=namespace, key=key, value=model.value),
+        lambda model: PutKvConfig(actor=sender.actor, namespace=namespace, key=key, value=model.value),
     )
-    receipt = await _command(context, event)
+    receipt = await _command(context, event, sender)
     return receipt_answer(context, receipt)
 
 
@@ -106,18 +107,19 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
 async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     if is_reserved(namespace) or key not in context.gateway.live_view.view.kv.get(namespace, ()):
         # ... otherwise whatever the wire let in can be deleted.
         check_name(_namespace_problem(namespace), "namespace")
         check_name(_name_problem(key), "key")
-    receipt = await _command(context, DeleteKvConfig(actor=actor, namespace=namespace, key=key))
+    event = DeleteKvConfig(actor=sender.actor, namespace=namespace, key=key)
+    receipt = await _command(context, event, sender)
     return receipt_answer(context, receipt)
 
 
-async def _command(context: HttpContext, event: PutKvConfig | DeleteKvConfig) -> Receipt:
+async def _command(context: HttpContext, event: PutKvConfig | DeleteKvConfig, sender: Sender) -> Receipt:
     began = time.perf_counter()
-    receipt = await context.gateway.command(event)
+    receipt = await context.gateway.propose(event, sender)
     context.metrics.kv_latency.observe(time.perf_counter() - began)
     return receipt
 

@@ -76,16 +76,16 @@ async def set_self_preservation(request: Request) -> Response:
     0 switches it off, and ends a pause that is on.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     event, _ = await read_body(
         request,
         context,
         SelfPreservationBody,
         lambda model: PutKvConfig(
-            actor=actor, namespace=NAMESRV_CONFIG, key=SELF_PRESERVATION, value=str(model.percent)
+            actor=sender.actor, namespace=NAMESRV_CONFIG, key=SELF_PRESERVATION, value=str(model.percent)
         ),
     )
-    return receipt_answer(context, await context.gateway.command(event))
+    return receipt_answer(context, await context.gateway.propose(event, sender))
 
 
 @router.post(
@@ -100,7 +100,7 @@ async def end_self_preservation(request: Request) -> Response:
     Self-preservation does not begin again before the silent ones are back, or gone. Needs no body.
     """
     context = context_of(request)
-    actor = context.guard.writer(request)
+    sender = context.guard.writer(request)
     check_once(request)
-    event = PreserveEnd(actor=actor, grace_ms=0, reason=EndReason.REQUESTED)
-    return receipt_answer(context, await context.gateway.command(event))
+    event = PreserveEnd(actor=sender.actor, grace_ms=0, reason=EndReason.REQUESTED)
+    return receipt_answer(context, await context.gateway.propose(event, sender))

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In front of every request over remoting: who sends it, and may they?
+"""Authentication of remoting requests: who sends a request, by its signature or its connection.
 
-Nothing of a body is inflated or parsed before its signature was checked. What a connection shows, its certificate and
-its address, is looked up once; a signed route request that comes again byte for byte was checked once.
+Nothing of a body is inflated or parsed before its signature was checked. The identity that a connection shows, by its
+certificate or address, is looked up once. A signed route request that comes again byte for byte was checked once.
+`security.admission.admission` decides what the sender may do.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from api.gateway.gateway import Gateway
 from api.remoting.route_requests import RouteRequest
-from nameserver.view.snapshot import RouteView
 from remoting.codec import commands
 from remoting.codec.frame import RemotingCommand
-from remoting.codec.reply import EncodedReply, Reply, response
+from remoting.codec.reply import Reply
 from remoting.server.channel import Connection
-from schemas.codes import RequestCode, ResponseCode
-from schemas.events import RegisterBroker, RegisterTopicQueue
+from schemas.codes import RequestCode
+from schemas.events import Actor
 from security.accounts import Accounts, identify
-from security.admission.access_control import AccessControl, Refused
-from security.identity import NOBODY, Identity, Unproven
-from security.policy import Claim, Verdict
+from security.admission.access_control import AccessControl
+from security.admission.admission import Broker, Sender
+from security.identity import Identity, Unproven
 from security.roles import BOUND, NEEDED, Role
 from security.signature import ACCESS_KEY, SIGNATURE, stray_field
 
@@ -33,7 +33,7 @@ _NAMES: Final = {int(code): code.name for code in RequestCode}
 
 
 class _Peer:
-    """What a connection shows, as the accounts of one moment have it."""
+    """What a connection shows, by the accounts of one generation."""
 
     __slots__ = ("generation", "host", "identity", "may_read")
 
@@ -43,136 +43,107 @@ class _Peer:
         by_certificate = accounts.by_certificate(connection.certificate_names)
         self.identity = by_certificate or accounts.by_address(self.host)
         self.may_read = False
-        """Whether its unsigned route requests pass, whoever else they are compared with."""
+        """Whether its unsigned route requests are permitted."""
 
 
 class RemotingAccess:
-    """Judges requests for one gateway. Lives on its event loop."""
+    """Authenticates the senders of one gateway, and has their requests admitted. Lives on its event loop."""
 
-    def __init__(self, control: AccessControl, view: Callable[[], RouteView]) -> None:
-        """Judge by a control.
+    def __init__(self, gateway: Gateway) -> None:
+        """Admit by a gateway's accounts and quotas."""
+        self._gateway = gateway
+        self._admission = gateway.admission
 
-        Args:
-            control: Has policy and accounts.
-            view: The newest; it knows to which cluster a broker belongs.
-        """
-        self._control = control
-        self._view = view
+    def actor(self, connection: Connection, user: str | None = None) -> Actor:
+        """Return the name of a connection's peer in the history."""
+        return Actor(gateway=self._gateway.settings.gateway_id, via="remoting", peer=connection.peer, user=user)
 
-    async def judge(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Identity:
-        """The answer to a request that may not be sent; else who sends it, `NOBODY` for nobody."""
-        peer = self._peer(connection)
-        accounts, fields = self._control.accounts, command.ext_fields
-        if len(command.body) >= _LARGE_BYTES and fields and accounts.accounts.get(fields.get(ACCESS_KEY, "")):
-            found = await asyncio.to_thread(identify, accounts, fields, command.body, peer.host, peer.identity)
-        else:
-            found = identify(accounts, fields, command.body, peer.host, peer.identity)
-        needed = NEEDED.get(command.code)
-        claims: tuple[Claim, ...] = ()
-        if isinstance(found, Identity) and found.role is Role.BROKER and found.is_bound and command.code in BOUND:
-            claims = self._claims(command)
-        verdict = self._control.authorize(needed, found, claims, is_tls=connection.is_tls)
-        if fields and SIGNATURE in fields and not verdict.reason and isinstance(found, Identity):
-            stray = stray_field(command.code, fields, command.body) if fields.get(ACCESS_KEY) == found.user else None
-            if stray is not None:
-                found = Unproven("other-fields", f"no peer of RocketMQ signs such a request: {stray}", found.user)
-                verdict = self._control.authorize(needed, found, is_tls=connection.is_tls)
-        refused = self._told(verdict, needed, found, command.code, connection, fields)
-        if refused is not None:
-            return refused
-        return found if isinstance(found, Identity) else NOBODY
-
-    def speaks_for(self, event: RegisterBroker, sender: Identity, connection: Connection) -> None:
-        """Let a registration pass, now that its body was read: that may name other brokers than its header.
-
-        Args:
-            event: It.
-            sender: As `judge` found it.
-            connection: It came over.
+    async def admit(self, command: RemotingCommand, connection: Connection) -> Sender:
+        """Authenticate the sender of a request, and admit the request by its header.
 
         Raises:
-            RefusedError: the account is bound to other brokers.
+            AccessDeniedError: the sender lacks permission.
+            QuotaError: the sender has sent too many requests.
         """
-        if sender.role is not Role.BROKER or not sender.is_bound or not event.topic_queue_mapping_info_map:
-            return
-        claims = tuple(self._claim(event.cluster_name, name) for name in event.speaks_for)
-        self._let_pass(RequestCode.REGISTER_BROKER, claims, {"brokerName": event.broker_name}, sender, connection)
-
-    def speaks_for_rows(
-        self, topic: str, rows: Iterable[RegisterTopicQueue], sender: Identity, connection: Connection
-    ) -> None:
-        """The same of a REGISTER_TOPIC_IN_NAMESRV, whose body has been read."""
-        if sender.role is Role.BROKER and sender.is_bound:
-            claims = tuple(self._claim(None, row.broker_name) for row in rows)
-            self._let_pass(RequestCode.REGISTER_TOPIC_IN_NAMESRV, claims, {"topic": topic}, sender, connection)
-
-    def _let_pass(
-        self, code: int, claims: tuple[Claim, ...], named: Mapping[str, str], sender: Identity, connection: Connection
-    ) -> None:
-        verdict = self._control.authorize(Role.BROKER, sender, claims, is_tls=connection.is_tls)
-        if self._told(verdict, Role.BROKER, sender, code, connection, named) is not None:
-            raise commands.RefusedError(verdict.remark, code=ResponseCode.NO_PERMISSION)
+        control, code = self._admission.access, command.code
+        if control is None:
+            sender = Sender(self.actor(connection), _NAMES.get(code, "other"))
+            return self._admission.request(sender, NEEDED.get(code))
+        found = await _identify(control, command, connection)
+        needed, view = NEEDED.get(code), self._gateway.live_view.view
+        brokers: tuple[Broker, ...] = ()
+        if isinstance(found, Identity) and found.role is Role.BROKER and found.is_bound and code in BOUND:
+            brokers = _brokers(command)
+        fields = command.ext_fields or {}
+        sender = self._sender(code, found, connection, fields.get("topic"), fields.get("brokerName"))
+        user = sender.actor.user
+        if SIGNATURE in fields and user is not None and fields.get(ACCESS_KEY) == user:
+            stray = stray_field(code, fields, command.body)
+            if stray is not None and not self._admission.verdict(control, sender, needed, brokers, view).reason:
+                unproven = Unproven("other-fields", f"no peer of RocketMQ signs such a request: {stray}", user)
+                sender = self._sender(code, unproven, connection, sender.topic, sender.broker_name)
+        return self._admission.request(sender, needed, brokers, view)
 
     def inline(self, asked: RouteRequest, connection: Connection) -> Reply:
-        """The answer to a recognised route request, or its refusal (`remoting.server.channel.Gate`)."""
-        generation = self._control.generation
+        """Answer a recognised route request, or refuse it (`remoting.server.channel.InlineAuthorizer`).
+
+        Raises:
+            AccessDeniedError: the sender lacks permission.
+        """
+        control = self._admission.access
+        assert control is not None
+        generation = control.generation
         if asked.passed is generation:
             return asked.reply or asked.answer()
-        peer = self._peer(connection)
+        peer = _peer(control, connection)
         if asked.form.signed is None and peer.may_read:
             return asked.reply or asked.answer()
         fields, body = asked.form.signed or (None, b"")
-        found = identify(self._control.accounts, fields, body, peer.host, peer.identity)
-        verdict = self._control.authorize(Role.READER, found, is_tls=connection.is_tls)
-        if not verdict.reason:
+        found = identify(control.accounts, fields, body, peer.host, peer.identity)
+        sender = self._sender(RequestCode.GET_ROUTEINFO_BY_TOPIC, found, connection, asked.topic)
+        if self._admission.authorize(sender, Role.READER):
             if asked.form.signed is None:
                 peer.may_read = True
-            elif self._passes_anywhere(found):
+            elif not control.policy.require_tls and _passes_anywhere(found):
                 asked.passed = generation
-            return asked.reply or asked.answer()
-        named = {} if asked.topic is None else {"topic": asked.topic}
-        refused = self._told(verdict, Role.READER, found, RequestCode.GET_ROUTEINFO_BY_TOPIC, connection, named)
-        return asked.reply or asked.answer() if refused is None else EncodedReply(refused)
+        return asked.reply or asked.answer()
 
-    def _passes_anywhere(self, found: Identity | Unproven) -> bool:
-        """Whether it is the same over TLS and without, from every address: an admin's signature is not."""
-        is_signed = isinstance(found, Identity) and found.by == "signature" and found.role is not Role.ADMIN
-        return is_signed and not self._control.policy.require_tls
-
-    def _peer(self, connection: Connection) -> _Peer:
-        known = connection.known
-        if isinstance(known, _Peer) and known.generation is self._control.generation:
-            return known
-        peer = _Peer(self._control.generation, self._control.accounts, connection)
-        connection.known = peer
-        return peer
-
-    def _claims(self, command: RemotingCommand) -> tuple[Claim, ...]:
-        """The brokers that a request's header speaks for."""
-        if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
-            return ()  # its body names them: `speaks_for_rows`
-        header = commands.read_broker_header(command)
-        return (self._claim(header.cluster_name, header.broker_name),)
-
-    def _claim(self, cluster: str | None, broker_name: str | None) -> Claim:
-        group = self._view().groups.get(broker_name or "")
-        return Claim(cluster, broker_name, None if group is None else group.row.cluster)
-
-    def _told(
+    def _sender(
         self,
-        verdict: Verdict,
-        needed: Role | None,
-        found: Identity | Unproven,
         code: int,
+        found: Identity | Unproven,
         connection: Connection,
-        named: Mapping[str, str] | None,
-    ) -> RemotingCommand | None:
-        if not verdict.reason:
-            return None
-        role = "" if needed is None else needed.word
-        name = _NAMES.get(code, "other")
-        topic, broker_name = (None, None) if named is None else (named.get("topic"), named.get("brokerName"))
-        self._control.note(
-            Refused("remoting", name, role, connection.peer, found, verdict, topic or None, broker_name or None)
-        )
-        return response(ResponseCode.NO_PERMISSION, verdict.remark) if verdict.is_refused else None
+        topic: str | None,
+        broker_name: str | None = None,
+    ) -> Sender:
+        actor = self.actor(connection, found.user if isinstance(found, Identity) else None)
+        return Sender(actor, _NAMES.get(code, "other"), found, connection.is_tls, topic, broker_name)
+
+
+async def _identify(control: AccessControl, command: RemotingCommand, connection: Connection) -> Identity | Unproven:
+    peer, fields, body, accounts = _peer(control, connection), command.ext_fields, command.body, control.accounts
+    if len(body) >= _LARGE_BYTES and fields and accounts.accounts.get(fields.get(ACCESS_KEY, "")):
+        return await asyncio.to_thread(identify, accounts, fields, body, peer.host, peer.identity)
+    return identify(accounts, fields, body, peer.host, peer.identity)
+
+
+def _passes_anywhere(found: Identity | Unproven) -> bool:
+    """Whether it is the same over every connection from every address: an admin's signature is not."""
+    return isinstance(found, Identity) and found.by == "signature" and found.role is not Role.ADMIN
+
+
+def _peer(control: AccessControl, connection: Connection) -> _Peer:
+    known = connection.known
+    if isinstance(known, _Peer) and known.generation is control.generation:
+        return known
+    peer = _Peer(control.generation, control.accounts, connection)
+    connection.known = peer
+    return peer
+
+
+def _brokers(command: RemotingCommand) -> tuple[Broker, ...]:
+    """The brokers that a request's header speaks for. The body of a REGISTER_TOPIC_IN_NAMESRV names them instead."""
+    if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
+        return ()
+    header = commands.read_broker_header(command)
+    return ((header.cluster_name, header.broker_name),)

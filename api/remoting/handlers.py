@@ -15,8 +15,7 @@ import operator
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -52,16 +51,13 @@ from schemas.events import (
     ChannelClosed,
     DeleteKvConfig,
     PutKvConfig,
-    RegisterBroker,
     RegisterTopic,
     UnregisterBroker,
 )
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import KV_TABLE_FULL, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
-from security.admission.quotas import user_name
-from security.identity import NOBODY, Identity
-from security.roles import NEEDED, Role
+from security.admission.admission import Sender
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -71,10 +67,16 @@ _SETTLED_S: Final = 1.0
 _ON_ITS_WAY_S: Final = 0.1
 """The same, for one that may come: brokers send it within a millisecond, on a machine that has nothing else to do."""
 
-_sender: Final[ContextVar[Identity]] = ContextVar("sender", default=NOBODY)
-"""Who sends the request that this task handles."""
 
-Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
+class Request(NamedTuple):
+    """A request that was admitted, with its connection and sender."""
+
+    command: RemotingCommand
+    connection: Connection
+    sender: Sender
+
+
+Handler = Callable[[Request], Awaitable[RemotingCommand]]
 
 
 class NameServerHandler:
@@ -89,7 +91,7 @@ class NameServerHandler:
         access: RemotingAccess | None = None,
     ) -> None:
         self._gateway = gateway
-        self._access = access
+        self._access = access or RemotingAccess(gateway)
         self._metrics = metrics
         self._answers = answers
         self._shared: BoundedCache[tuple[str, str], tuple[tuple[object, ...], bytes]] = BoundedCache(_SHARED_KEPT_BYTES)
@@ -161,17 +163,11 @@ class NameServerHandler:
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.codec.answers.failure`)."""
         commands.check_header_fields(command)
-        who = connection.address
-        if self._access is not None:
-            judged = await self._access.judge(command, connection)
-            if isinstance(judged, RemotingCommand):
-                return judged
-            _sender.set(judged)
-            if judged.user is not None:
-                who = user_name(judged.user)
-        self._gateway.quotas.request(NEEDED.get(command.code, Role.ADMIN), who, connection.peer)
+        sender = await self._access.admit(command, connection)
         handler = self._handlers.get(command.code)
-        return not_supported(command.code) if handler is None else await handler(command, connection)
+        if handler is None:
+            return not_supported(command.code)
+        return await handler(Request(command, connection, sender))
 
     def on_connect(self, connection: Connection) -> None:
         """Nothing is known of a peer before it registers."""
@@ -183,7 +179,7 @@ class NameServerHandler:
         for _, name, addr in bound or ():
             self._count_binding(name, addr, -1)
         if bound and not self._stopping:
-            task = asyncio.create_task(self._unbind(connection, sorted(bound)))
+            task = asyncio.create_task(self._unbind(connection, self._access.actor(connection), sorted(bound)))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -212,13 +208,10 @@ class NameServerHandler:
 
     # --- brokers ---
 
-    async def _register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        def may(event: RegisterBroker) -> None:
-            if self._access is not None:
-                self._access.speaks_for(event, _sender.get(), connection)
-
+    async def _register_broker(self, request: Request) -> RemotingCommand:
+        command, connection, sender = request
         registered = await self._registrations.register_request(
-            command, self._actor(connection), self._channel(connection), lambda: connection.let_go(command), may
+            command, sender, self._channel(connection), lambda: connection.let_go(command)
         )
         if registered is None:
             return response(ext_fields={})
@@ -236,7 +229,7 @@ class NameServerHandler:
             connection.has_registered = True
         else:
             # It closed before its registration was answered: what was just registered has left.
-            await self._unbind(connection, [broker])
+            await self._unbind(connection, sender.actor, [broker])
         fields = {"haServerAddr": master.ha_server_addr, "masterAddr": master.master_addr}
         return response(ext_fields={name: value for name, value in fields.items() if value is not None}, body=body)
 
@@ -254,11 +247,11 @@ class NameServerHandler:
             self._shared.put((kind, name), (sources, body), len(body))
         return body
 
-    async def _unbind(self, connection: Connection, brokers: list[tuple[str, str, str]]) -> None:
+    async def _unbind(self, connection: Connection, actor: Actor, brokers: list[tuple[str, str, str]]) -> None:
         settings = self._gateway.settings
         for cluster_name, broker_name, broker_addr in brokers:
             event = ChannelClosed(
-                actor=self._actor(connection),
+                actor=actor,
                 cluster_name=cluster_name,
                 broker_name=broker_name,
                 broker_addr=broker_addr,
@@ -272,36 +265,37 @@ class NameServerHandler:
                     "cannot record a lost connection; the broker expires later", broker=broker_name, error=str(error)
                 )
 
-    async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        event = self._event(command, connection)
+    async def _query_data_version(self, request: Request) -> RemotingCommand:
+        event = self._event(request)
         if event is not None:
             assert isinstance(event, BrokerHeartbeat)
-            await self._gateway.heartbeat(event)
-        header = commands.read_broker_header(command)
+            await self._gateway.propose(event, request.sender)
+        header = commands.read_broker_header(request.command)
         live = self._gateway.live_view.view.live_row(
             header.broker_name or "", header.cluster_name or "", header.broker_addr or ""
         )
-        changed = live is None or live.data_version != decode_data_version(command.body)
+        changed = live is None or live.data_version != decode_data_version(request.command.body)
         return response(
             ext_fields={"changed": "true" if changed else "false"},
             body=b"" if live is None else encode_data_version(live.data_version),
         )
 
-    async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def _heartbeat(self, request: Request) -> RemotingCommand:
+        command, connection, sender = request
         known = self._heartbeats.find(connection.id, command)
         if known is None:
-            event = self._event(command, connection)
+            event = self._event(request)
             if event is None:
                 return response()
             assert isinstance(event, BrokerHeartbeat)
             known = self._heartbeats.keep(connection.id, command, event)
             if connection.closed:
                 self._heartbeats.forget(connection.id)
-        await self._gateway.heartbeat(known.event, (known.key, known.payload))
+        await self._gateway.propose(known.event, sender, (known.key, known.payload))
         return response()
 
-    async def _get_broker_member_group(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        header = commands.read_broker_header(command)
+    async def _get_broker_member_group(self, request: Request) -> RemotingCommand:
+        header = commands.read_broker_header(request.command)
         members = self._gateway.view.broker_member_group(header.broker_name or "")
         return response(
             # RocketMQ forgets to clear the remark here, too.
@@ -309,18 +303,18 @@ class NameServerHandler:
             body=encode_member_group(header.cluster_name, header.broker_name, members),
         )
 
-    async def _get_cluster_info(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def _get_cluster_info(self, _request: Request) -> RemotingCommand:
         return response(body=self._answers.cluster_info(self._gateway.view))
 
     # --- topics ---
 
-    async def _get_route(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def _get_route(self, request: Request) -> RemotingCommand:
         """An unknown topic may have been made by a message a moment ago, and its broker's registration be under way.
 
         RocketMQ's brokers before 5.0 do not wait for it before they answer the message, and a client that is told
         that there is no such topic asks again after 30 s.
         """
-        query = self.inline.read(command)
+        query = self.inline.read(request.command)
         topic = query.topic
         if topic is None or not may_exist(topic) or not self._registrations.may_come_one_way:
             return self._route_reply(query).command
@@ -330,46 +324,46 @@ class NameServerHandler:
             await self._registrations.arrived(lambda: not self._is_unknown(query), _ON_ITS_WAY_S)
         return self._route_reply(query).command
 
-    async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def _get_all_topic_list(self, _request: Request) -> RemotingCommand:
         if not self._gateway.settings.enable_all_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
         view = self._gateway.view
         return response(body=await self._topic_lists.get(view, "all", lambda: view.topics))
 
-    async def _change_write_perm(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def _change_write_perm(self, request: Request) -> RemotingCommand:
+        command = request.command
         count = "wipeTopicCount" if command.code == RequestCode.WIPE_WRITE_PERM_OF_BROKER else "addTopicCount"
-        event = self._event(command, connection)
+        event = self._event(request)
         if event is None:
             return response(ext_fields={count: "0"})
-        receipt = effective(await self._gateway.command(event))
+        receipt = effective(await self._gateway.propose(event, request.sender))
         result = (receipt.outcome.result if receipt.outcome is not None else None) or {}
         changed = result.get(count)
         if changed is None:
             changed = self._gateway.live_view.view.topic_count(command.ext("brokerName") or "")
         return response(ext_fields={count: str(changed)})
 
-    async def _register_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        registration = commands.read_topic_registration(command)
+    async def _register_topic(self, request: Request) -> RemotingCommand:
+        registration = commands.read_topic_registration(request.command)
         if registration is None:
             return response()
         topic, rows = registration
-        if self._access is not None:
-            self._access.speaks_for_rows(topic, rows, _sender.get(), connection)
-        view = self._gateway.live_view.view
+        gateway, view = self._gateway, self._gateway.live_view.view
+        brokers = [(None, row.broker_name) for row in rows]
+        sender = gateway.admission.authorize_brokers(request.sender, brokers, view)  # all of them or none
         rows = commands.rows_to_register(rows, view.groups, topic_exists=topic in view.topics)
-        actor = self._actor(connection)
-        events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in rows]
-        for receipt in await asyncio.gather(*(self._gateway.command(event) for event in events)):
+        events = [RegisterTopic(actor=sender.actor, topic=topic, queue_data=row) for row in rows]
+        for receipt in await asyncio.gather(*(gateway.propose(event, sender) for event in events)):
             effective(receipt)
         return response()
 
-    async def _get_topics_by_cluster(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def _get_topics_by_cluster(self, request: Request) -> RemotingCommand:
         if not self._gateway.settings.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
-        view, cluster = self._gateway.view, command.ext("cluster") or ""
+        view, cluster = self._gateway.view, request.command.ext("cluster") or ""
         return response(body=await self._topic_lists.get(view, "cluster", lambda: view.topics_in(cluster), cluster))
 
-    async def _get_system_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def _get_system_topic_list(self, _request: Request) -> RemotingCommand:
         view = self._gateway.view
 
         def encode() -> bytes:
@@ -378,29 +372,29 @@ class NameServerHandler:
 
         return response(body=self._share("system", "", (view.groups, view.clusters), encode))
 
-    async def _get_unit_topic_list(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def _get_unit_topic_list(self, request: Request) -> RemotingCommand:
         if not self._gateway.settings.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
-        view = self._gateway.view
-        if command.code == RequestCode.GET_UNIT_TOPIC_LIST:
+        view, code = self._gateway.view, request.command.code
+        if code == RequestCode.GET_UNIT_TOPIC_LIST:
             topics = view.unit_topics
-        elif command.code == RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST:
+        elif code == RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST:
             topics = view.unit_sub_topics
         else:
             topics = view.unit_sub_un_unit_topics
-        return response(body=await self._topic_lists.get(view, str(command.code), topics))
+        return response(body=await self._topic_lists.get(view, str(code), topics))
 
     # --- KV configuration ---
 
-    async def _get_kv_config(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        namespace, key = command.ext("namespace"), command.ext("key")
+    async def _get_kv_config(self, request: Request) -> RemotingCommand:
+        namespace, key = request.command.ext("namespace"), request.command.ext("key")
         value = self._gateway.view.kv_get(namespace or "", key or "")
         if value is not None and namespace is not None and key is not None:
             return response(ext_fields={"value": value})
         return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}", {})
 
-    async def _get_kv_list(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        namespace = command.ext("namespace")
+    async def _get_kv_list(self, request: Request) -> RemotingCommand:
+        namespace = request.command.ext("namespace")
         body = None if namespace is None else self._kv_body(namespace, self._gateway.view.kv_table(namespace))
         if body is None:
             return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
@@ -408,50 +402,46 @@ class NameServerHandler:
 
     # --- configuration of the NameServer ---
 
-    async def _get_config(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def _get_config(self, _request: Request) -> RemotingCommand:
         return response(body=config_commands.encode_config(self._gateway.settings))
 
-    async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def _update_config(self, request: Request) -> RemotingCommand:
+        peer, sender = request.connection.peer, request.sender
         try:
-            switches = config_commands.read_update(command.body, self._gateway.settings)
+            switches = config_commands.read_update(request.command.body, self._gateway.settings)
         except commands.RefusedError as error:
-            log.warning("UPDATE_NAMESRV_CONFIG refused", peer=connection.peer, reason=str(error)[:200])
+            log.warning("UPDATE_NAMESRV_CONFIG refused", peer=peer, reason=str(error)[:200])
             raise
-        actor = self._actor(connection)
         for name, value in switches.items():
             text = to_text(value)
-            log.warning("configuration changed", key=name, value=text, peer=connection.peer)
-            put = PutKvConfig(actor=actor, namespace=NAMESRV_CONFIG, key=name, value=text)
-            effective(await self._gateway.command(put))
+            log.warning("configuration changed", key=name, value=text, peer=peer)
+            put = PutKvConfig(actor=sender.actor, namespace=NAMESRV_CONFIG, key=name, value=text)
+            effective(await self._gateway.propose(put, sender))
         return response()
 
     # --- shared ---
 
-    async def _command(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def _command(self, request: Request) -> RemotingCommand:
         """A write whose answer is a bare OK."""
-        event = self._event(command, connection)
+        event = self._event(request)
         if event is not None:
             began = time.perf_counter()
-            receipt = await self._gateway.command(event)
+            receipt = await self._gateway.propose(event, request.sender)
             if isinstance(event, PutKvConfig | DeleteKvConfig):
                 self._metrics.kv_latency.observe(time.perf_counter() - began)
-            log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
+            log.debug("command", command=request.command.code, offset=receipt.offset, visible=receipt.visible)
             effective(receipt)
             if isinstance(event, UnregisterBroker):
                 broker = (event.cluster_name, event.broker_name, event.broker_addr)
-                if self._bound.get(connection.id, {}).pop(broker, True) is None:
+                if self._bound.get(request.connection.id, {}).pop(broker, True) is None:
                     self._count_binding(event.broker_name, event.broker_addr, -1)
         return response()
 
-    def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
-        return commands.to_event(command, commands.RequestContext(self._actor(connection)))
+    def _event(self, request: Request) -> AnyEvent | None:
+        return commands.to_event(request.command, commands.RequestContext(request.sender.actor))
 
     def _channel(self, connection: Connection) -> Channel:
         return Channel(self._gateway.settings.gateway_id, connection.id)
-
-    def _actor(self, connection: Connection) -> Actor:
-        gateway_id = self._gateway.settings.gateway_id
-        return Actor(gateway=gateway_id, via="remoting", peer=connection.peer, user=_sender.get().user)
 
 
 def effective(receipt: Receipt) -> Receipt:

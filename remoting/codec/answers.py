@@ -18,7 +18,7 @@ from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import response
 from schemas.broker import DataVersion
 from schemas.codes import ResponseCode
-from schemas.errors import InDoubtError, NotFoundError, RoutelakeError, UnavailableError
+from schemas.errors import AccessDeniedError, InDoubtError, NotFoundError, RoutelakeError, UnavailableError
 
 _encode = msgspec.json.Encoder().encode
 
@@ -55,6 +55,8 @@ def failure(error: Exception) -> RemotingCommand:
         return response(error.code, str(error), error.ext_fields)
     if isinstance(error, NotFoundError):
         return response(error.code, str(error))
+    if isinstance(error, AccessDeniedError):
+        return response(ResponseCode.NO_PERMISSION, str(error))
     if isinstance(error, UnavailableError | InDoubtError):
         return response(ResponseCode.SYSTEM_BUSY, str(error))
     if isinstance(error, RoutelakeError):

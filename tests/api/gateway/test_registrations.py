@@ -24,6 +24,7 @@ from remoting.codec.frame import RemotingCommand
 from schemas.codes import RequestCode
 from schemas.events import Actor, Channel, DeleteTopic, RegisterBroker, decode, encode, routing_key
 from schemas.kv import existing
+from security.admission.admission import Sender
 from tests.examples.parts import ADDR1, ADDR2, T1, T2, A, config, put, register
 
 REMOTING = Actor(gateway="local", via="remoting", peer="10.0.0.1:5")
@@ -46,13 +47,16 @@ class Shared:
         return self.gateway.loop.start(work)
 
     def remoting(self, send: Send) -> Future[Registered]:
-        asked = self.registrations.register_request(command(send), REMOTING, Channel("local", "x-1"), lambda: None)
+        asked = self.registrations.register_request(
+            command(send), Sender(REMOTING, "REGISTER_BROKER"), Channel("local", "x-1"), lambda: None
+        )
         return self._begin(asked)
 
     def http(self, send: Send) -> Future[Registered]:
         event = to_event(command(send), RequestContext(HTTP))
         assert isinstance(event, RegisterBroker)
-        return self._begin(self.registrations.register(msgspec.structs.replace(event, channel=None), 1))
+        event = msgspec.structs.replace(event, channel=None)
+        return self._begin(self.registrations.register(event, Sender(HTTP, "registerBroker"), 1))
 
     def written(self) -> list[tuple[str, list[str] | None]]:
         """Of each registration on the log: how it came, and its topics; None where they were left out."""
@@ -128,7 +132,11 @@ def test_a_wait_for_registrations_costs_the_same_however_many_are_under_way(shar
             found, held = shared.registrations, asyncio.Event()
             patch.setattr(found, "_register_request", lambda *_: held.wait())
             under_way = [
-                asyncio.create_task(found.register_request(command(ONE), REMOTING, Channel("local", "x-1"), print))
+                asyncio.create_task(
+                    found.register_request(
+                        command(ONE), Sender(REMOTING, "REGISTER_BROKER"), Channel("local", "x-1"), print
+                    )
+                )
                 for _ in range(registering)
             ]
             sys.setprofile(count)
@@ -160,7 +168,9 @@ def test_who_waits_gives_up_and_is_woken_by_no_later_registration(shared: Shared
 
         def begin() -> asyncio.Task[Any]:
             return asyncio.create_task(
-                found.register_request(command(ONE), REMOTING, Channel("local", "x-1"), lambda: None)
+                found.register_request(
+                    command(ONE), Sender(REMOTING, "REGISTER_BROKER"), Channel("local", "x-1"), lambda: None
+                )
             )
 
         first, second = begin(), begin()

@@ -87,7 +87,7 @@ def test_the_outcome_is_the_rules_own(tmp_path: Path, event: AnyEvent, verdict: 
     with LocalLake(tmp_path) as lake, lake.gateway(reads=reads) as local, local.connect() as slaves:
         lake.fold.pause()
         register_slaves(slaves)
-        receipt = local.loop.run(local.gateway.command(event))
+        receipt = local.loop.run(local.gateway.propose(event, None))
         assert (receipt.visible, receipt.verdict) == (True, verdict)
         assert local.gateway.live_view.offset >= receipt.offset
         assert local.gateway.committed.offset < receipt.offset
@@ -102,7 +102,7 @@ def test_what_the_head_cannot_tell_in_time_is_durable(tmp_path: Path) -> None:
             patch.setattr(local.gateway._replica._reader, "read", unreadable)
             until(lambda: local.gateway.replica.failing)  # or it may be about to read what comes now
             lake.log.append([(routing_key(PUT), encode(PUT))])
-            receipt = local.loop.run(local.gateway.command(DELETE))
+            receipt = local.loop.run(local.gateway.propose(DELETE, None))
             assert (receipt.visible, receipt.verdict) == (False, ACCEPTED)
             assert local.gateway.replica.failing
         assert local.loop.run(local.gateway.live_view.wait_for(receipt.offset, 30))

@@ -296,7 +296,7 @@ def test_values_of_settings_are_for_admins(
     actor = Actor(gateway="gw", via="remoting", peer="10.0.0.9:1")
     for namespace, value in ((NAMESRV_CONFIG, "true"), (NAMESRV_CONFIG, "false"), ("ns", "mine")):
         event = PutKvConfig(actor=actor, namespace=namespace, key="orderMessageEnable", value=value)
-        assert api.loop.run(api.gateway.command(event)).visible
+        assert api.loop.run(api.gateway.propose(event, None)).visible
         api.settled()  # an epoch each
     for who, is_shown in sees.items():
         headers = {} if who == "nobody" else bearer(TOKENS[who])

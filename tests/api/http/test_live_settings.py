@@ -14,7 +14,7 @@ def switch(api: HttpApi, key: str, value: str) -> None:
     """What the remoting API writes for a 318."""
     actor = Actor(gateway="gw", via="remoting", peer="10.0.0.9:1")
     event = PutKvConfig(actor=actor, namespace=NAMESRV_CONFIG, key=key, value=value)
-    assert api.loop.run(api.gateway.command(event)).visible
+    assert api.loop.run(api.gateway.propose(event, None)).visible
 
 
 def test_switches_take_effect(make_api: Any) -> None:

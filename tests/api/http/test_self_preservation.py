@@ -219,7 +219,9 @@ def test_where_the_log_stands_still_nobody_is_called_silent(cut: Cluster) -> Non
     view = gateway.live_view.view
 
     async def deaf() -> None:
-        preservation = SelfPreservation(lambda: replace(gateway.settings, gap_s=0.0), lambda: view, gateway.command)
+        preservation = SelfPreservation(
+            lambda: replace(gateway.settings, gap_s=0.0), lambda: view, gateway._propose_own
+        )
         await preservation.decide()
         assert preservation.counted == (BROKERS, 19)
         await asyncio.sleep(0.01)

@@ -185,7 +185,6 @@ def wires(api: HttpApi, **settings: Any) -> tuple[Wire, Wire]:
             answers=answers_of(gateway),
             metrics=metrics,
             registrations=Registrations(gateway, metrics),
-            access=api.access,
         )
 
     return Wire(app()), Wire(app(), NoRoutes)

@@ -262,7 +262,7 @@ def live_view(tmp_path: Path, **lake: Any) -> Iterator[tuple[LocalLake, LocalGat
 
 
 def command(gateway: LocalGateway, event: AnyEvent) -> Any:
-    return gateway.loop.run(gateway.gateway.command(event))
+    return gateway.loop.run(gateway.gateway.propose(event, None))
 
 
 def metrics(gateway: LocalGateway) -> dict[str, float]:
@@ -424,11 +424,12 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             # The epoch that made it step aside may be one before the command's.
             wait_until(lambda: gateway.gateway.view.kv_get("n", "k") == "1", WAIT_S, "the tables to have the command")
             lake.fold.pause()
-            appended = gateway.loop.run(gateway.gateway.append(make.put("n", "k", "2")))
+            written = gateway.loop.run(gateway.gateway.write(make.put("n", "k", "2"), None))
             assert gateway.gateway.view.kv_get("n", "k") == "1"
             lake.fold.resume()
-            assert gateway.loop.run(gateway.gateway.live_view.wait_for(appended.offset, WAIT_S))
-            receipt = gateway.loop.run(gateway.gateway.receipt(appended))
+            assert written.appended is not None
+            assert gateway.loop.run(gateway.gateway.live_view.wait_for(written.appended.offset, WAIT_S))
+            receipt = gateway.loop.run(gateway.gateway.result(written))
             assert receipt.outcome is not None and receipt.outcome.outcome == "applied"
             assert gateway.gateway.view.kv_get("n", "k") == "2"
             newer.undo()

@@ -60,17 +60,15 @@ def test_without_a_fold(tmp_path: Path) -> None:
             took = []
             for number in range(50):
                 began = time.perf_counter()
-                appended = await one.gateway.append(
-                    make.register("b:1", table=make.topics(*[f"t{n}" for n in range(number + 2)]))
-                )
-                receipt = await one.gateway.receipt(appended)
+                event = make.register("b:1", table=make.topics(*[f"t{n}" for n in range(number + 2)]))
+                receipt = await one.gateway.propose(event, None)
                 took.append(time.perf_counter() - began)
                 assert receipt.visible
                 assert f"t{number}" in one.gateway.view.topics
-            assert await other.gateway.live_view.wait_for(appended.offset, WAIT_S)
+            assert await other.gateway.live_view.wait_for(receipt.offset, WAIT_S)
             assert as_tables(other.gateway.view) == as_tables(one.gateway.view)
             print(f"visible after {sorted(took)[25] * 1000:.1f} ms, at most {max(took) * 1000:.1f} ms")
-            receipt = await one.gateway.command(make.put("n", "k", "v"))
+            receipt = await one.gateway.propose(make.put("n", "k", "v"), None)
             assert receipt.outcome is not None and receipt.outcome.outcome == "applied"
             assert one.gateway.view.kv_get("n", "k") == "v"
 
@@ -86,11 +84,10 @@ def test_with_a_fold_that_comes_and_goes(tmp_path: Path) -> None:
             for round_ in range(4):
                 with FoldThread(log, tmp_path / "lake", liveness_interval_s=0.0) as fold:
                     for number in range(10):
-                        appended = await one.gateway.append(
-                            make.register(f"b{number}:1", name=f"b{number}", table=make.topics(f"t{round_}", "u"))
-                        )
-                        assert (await one.gateway.receipt(appended)).visible
-                    await asyncio.to_thread(fold.wait_for, appended.offset)
+                        event = make.register(f"b{number}:1", name=f"b{number}", table=make.topics(f"t{round_}", "u"))
+                        receipt = await one.gateway.propose(event, None)
+                        assert receipt.visible
+                    await asyncio.to_thread(fold.wait_for, receipt.offset)
                 async with gateway(tmp_path, log, f"late-{round_}") as late:
                     assert await one.gateway.live_view.wait_for(log.end().next_offset - 1, WAIT_S)
                     assert await late.gateway.live_view.wait_for(log.end().next_offset - 1, WAIT_S)

@@ -119,7 +119,7 @@ def test_a_pause_is_the_logs_and_not_a_gateways(tmp_path: Path) -> None:
         one.start()
         assert is_on(one) and len(routed(one)) == BROKERS
         end = PreserveEnd(actor=Actor(gateway="two", via="http"), grace_ms=0, reason=EndReason.REQUESTED)
-        receipt = two.loop.run(two.gateway.command(end))
+        receipt = two.loop.run(two.gateway.propose(end, None))
         assert receipt.verdict == APPLIED
         until(lambda: not is_on(one) and not routed(one))
         assert not routed(two)

@@ -44,7 +44,7 @@ def test_a_life_over_http(tmp_path: Path) -> None:
                 await client.send("orders", k="true")
                 assert queues(lake, "orders") == {"b1": (4, 4, 6, 1)}
                 put = PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="orders", value="b1:4", actor=ACTOR)
-                await asyncio.to_thread(lake.loop.run, lake.gateway.command(put))
+                await asyncio.to_thread(lake.loop.run, lake.gateway.propose(put, None))
                 await agent.register_all(force=False)
                 assert agent.topics.is_order_topic("orders")
                 (beat,) = await agent.heartbeat()

@@ -9,11 +9,13 @@ import itertools
 import pytest
 
 from api.gateway.gateway import Gateway
+from api.gateway.watched_view import WatchedView
 from dev.support import events as make
 from eventlog.base import Appended
 from nameserver.view.snapshot import RouteView
 from schemas.errors import BadRequestError, InDoubtError, QuotaError, TooLargeError, UnavailableError
-from schemas.events import RegisterBroker, encode
+from schemas.events import EventEncoder, RegisterBroker, encode
+from security.admission.admission import Admission
 from security.admission.quotas import Charge, GatewayQuotas
 from security.quotas import Quotas
 
@@ -88,7 +90,9 @@ def test_a_group_that_came_to_nothing_goes_when_it_is_counted() -> None:
 def test_every_failure_gives_back(error: BaseException | None, is_given_back: bool) -> None:
     peer = Peer()
     gateway = object.__new__(Gateway)
-    gateway.quotas = peer.quotas
+    gateway.admission = Admission(peer.quotas)
+    gateway.live_view = WatchedView()
+    gateway._encoder = EventEncoder()
 
     async def append_encoded(key: str, payload: bytes) -> Appended:
         if error is not None:
@@ -98,7 +102,7 @@ def test_every_failure_gives_back(error: BaseException | None, is_given_back: bo
     gateway.append_encoded = append_encoded  # type: ignore[method-assign]
 
     async def write() -> None:
-        await gateway.append_charged("b:b", b"", peer.register("T"))
+        await gateway.write(make.register("a0:1", name="b", table=make.topics("T")), None)
 
     if error is None:
         asyncio.run(write())
