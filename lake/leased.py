@@ -35,13 +35,13 @@ class LeasedLake:
         lease: None for one of its own.
 
     Attributes:
-        mirror: Publishes what is committed to the copy.
+        publisher: Publishes what is committed to the copy.
     """
 
     def __init__(self, store: Store, copy_dir: Path, lease: Lease | None = None) -> None:
         self._store = store
         self._holder = _holder_of(copy_dir)
-        self.mirror = Publisher(store, copy_dir)
+        self.publisher = Publisher(store, copy_dir)
         self._is_taken = False
         self._lease = lease or Lease(store, self._holder, on_lost=self._lost)
 
@@ -93,7 +93,7 @@ class LeasedLake:
                     said = held_by.holder
                     log.info("standing by" if standby else "waiting for the previous lease to expire", held_by=said)
                 if standby and time.monotonic() >= fetch_s:
-                    self.mirror.fetch()
+                    self.publisher.fetch()
                     fetch_s = time.monotonic() + _FETCH_EVERY_S
             except OSError as error:
                 if not standby:
@@ -102,9 +102,9 @@ class LeasedLake:
             if stopped(LOOK_S):
                 return False
         self._lease.keep()
-        self.mirror.fetch()
+        self.publisher.fetch()
         self._confirm()  # who took the lake while this process stood still is not to be fenced out
-        self.mirror.fence(self._holder, self._lease.term)
+        self.publisher.fence(self._holder, self._lease.term)
         self._confirm()  # so nobody else wrote since the lease said whose the lake was before
         self._is_taken = True
         log.info("took the lake", lake=self._store.url, term=self._lease.term)
@@ -112,21 +112,21 @@ class LeasedLake:
 
     def close(self) -> None:
         """Publish what is left, and give the lake back, so that nobody need wait for the lease to end."""
-        if self._is_taken and self.mirror.lost is None:
+        if self._is_taken and self.publisher.lost is None:
             try:
-                self.mirror.publish()
-                self.mirror.publish_rest()
+                self.publisher.publish()
+                self.publisher.publish_rest()
             except Exception as error:
                 log.warning("shutdown before all commits were uploaded; the next start resumes", error=one_line(error))
         self._lease.release()
 
     def _confirm(self) -> None:
         self._lease.confirm()
-        if self.mirror.lost is not None:
-            raise FencedError(self.mirror.lost)
+        if self.publisher.lost is not None:
+            raise FencedError(self.publisher.lost)
 
     def _lost(self, why: str) -> None:
-        self.mirror.lost = self.mirror.lost or why
+        self.publisher.lost = self.publisher.lost or why
 
 
 def _holder_of(copy_dir: Path) -> str:

@@ -123,10 +123,10 @@ class FoldQuery:
         self,
         spark: SparkSession,
         settings: FoldSettings,
-        mirror: Publisher | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
         self._settings = settings
-        self._mirror = mirror
+        self._publisher = publisher
         self._log = open_log(settings.log_url)
         seed = self._prepare_checkpoint()
         self.writer = LakeWriter(
@@ -142,7 +142,7 @@ class FoldQuery:
             self._log,
             settings.retention_days,
             settings.log_retention_hours,
-            mirror,
+            publisher,
         )
         self._committing = threading.Lock()
         self._spool_dir = settings.spool_dir
@@ -227,15 +227,15 @@ class FoldQuery:
         with self._committing:
             self.writer.write(query_id, batch_id, batch)
             batch.close()
-            if self._mirror is not None:
-                self._mirror.publish()
+            if self._publisher is not None:
+                self._publisher.publish()
             write_seen(self._settings.checkpoint_dir, self.writer.epoch, batch_id)
             self._write_status(batch_id)
             if self._intervals.is_idle:  # it is its tables' turn, too
                 self._maintenance.step(self.writer)
                 self._intervals.start(self.writer.epoch, self.writer.tables[ROUTE_CHANGE_TABLE.name].version)
-            if self._mirror is not None:
-                self._mirror.publish_rest()
+            if self._publisher is not None:
+                self._publisher.publish_rest()
 
     def _write_status(self, batch_id: int) -> None:
         status = {

@@ -130,7 +130,7 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
             forget = partial(checkpoint.remove, settings.checkpoint_dir)
             if not held.take(stop.wait, standby=settings.standby, from_another=forget):
                 return 0
-            announcer = _announcer(settings.log_url, held.mirror)
+            announcer = _announcer(settings.log_url, held.publisher)
         # A refusal need not wait for a JVM.
         if not settings.lake_url:
             go_back_to_whole(settings.lake_dir, settings.checkpoint_dir, settings.log_url)
@@ -148,7 +148,7 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
             if not wait_for_executors(spark.sparkContext, settings.cluster, stop.wait):
                 return 0
             settings = with_shards(spark, settings, check(spark, settings.cluster, settings.log_url))
-        return _fold(spark, settings, stop, None if held is None else held.mirror)
+        return _fold(spark, settings, stop, None if held is None else held.publisher)
     except RoutelakeError as error:
         _note_failure(settings.lake_dir, str(error), str(error))
         return refusal(error)  # while it can still be heard: see `end_jvm`
@@ -169,27 +169,27 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
         lock.close()
 
 
-def _announcer(log_url: str, mirror: Publisher) -> Announcer | None:
+def _announcer(log_url: str, publisher: Publisher) -> Announcer | None:
     """Return the announcer of epochs to gateways; None if the log is not in Kafka."""
     if not is_kafka(log_url):
         return None
     from lake.announce import Announcer
 
     announcer = Announcer(log_url)
-    mirror.on_published = announcer.announce
+    publisher.on_published = announcer.announce
     announcer.start()
     return announcer
 
 
-def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror: Publisher | None) -> int:
+def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, publisher: Publisher | None) -> int:
     """Run the query; one that fails is started again in the same JVM, from the checkpoint: nothing is folded twice."""
     failures, pause_s = 0, _FIRST_PAUSE_S
     progress = _Progress()
     while True:
         progress.made = False
-        details = _query(spark, settings, stop, progress, mirror)
-        if mirror is not None and mirror.lost is not None:
-            raise FencedError(mirror.lost)
+        details = _query(spark, settings, stop, progress, publisher)
+        if publisher is not None and publisher.lost is not None:
+            raise FencedError(publisher.lost)
         if details is None or stop.wait(0):  # a stop of all processes at once ends the JVM, too
             return 0
         reason = cause(details)
@@ -252,11 +252,11 @@ class _Executors:
 
 
 def _query(
-    spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress, mirror: Publisher | None
+    spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress, publisher: Publisher | None
 ) -> str | None:
     """Run one query; returns why it ended, in full, or None after a stop."""
     try:
-        query = FoldQuery(spark, settings, mirror)
+        query = FoldQuery(spark, settings, publisher)
     except (PySparkException, Py4JError) as error:
         return f"{type(error).__name__}: {error}"
     tell_ready()
@@ -269,9 +269,9 @@ def _query(
             query.hold()
             log.info("stopped", epoch=query.writer.epoch, log_offset=query.writer.log_offset)
             return None
-        if mirror is not None and mirror.lost is not None:
+        if publisher is not None and publisher.lost is not None:
             query.hold()
-            return mirror.lost
+            return publisher.lost
         if time.monotonic() < next_look_s:
             continue
         next_look_s = time.monotonic() + _LOOK_S

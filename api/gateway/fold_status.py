@@ -42,7 +42,7 @@ class FoldFailure:
     look: int = 0
 
 
-class FoldReports:
+class FoldStatusReader:
     """The two files as they were last read. Lives on one event loop."""
 
     def __init__(self, lake: str) -> None:

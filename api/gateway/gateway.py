@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gateway, which both listeners (remoting, HTTP) share.
 
-Writes: an event is appended to the log, and answered with what the rules made of it at the head of the log. Reads: from
-the view at the head, or from the latest epoch's.
+Writes: an event is appended to the log, and answered with its result in the live view. Reads: from
+the live view, or from the latest epoch's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from api.gateway.fold_status import FoldReports
+from api.gateway.fold_status import FoldStatusReader
 from api.gateway.follower import Follower
 from api.gateway.self_preservation import SelfPreservation
 from api.gateway.watched_view import WatchedView
@@ -50,16 +50,16 @@ _OUTCOMES_S: Final = 1.0
 """All outcomes are kept for so long, however many one view brings: whoever wrote an event asks for its outcome a moment
 after the view has moved."""
 
-_ASIDE_WAIT_S: Final = 2.0
-"""While the head follows the tables alone: an epoch tells of commands, and need not come for what changes nothing."""
+_FALLBACK_WAIT_S: Final = 2.0
+"""In fallback mode: an epoch tells of commands, and need not come for what changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a write.
 
-    ``offset`` is its log offset, the token a read can wait for. ``outcome`` is the rule's; None where the head could
-    not tell in time: then it is durable, and will be folded.
+    ``offset`` is its log offset, the token a read can wait for. ``outcome`` is the rule's. None: the live view did not
+    have the event in time; it is durable and will be applied.
     """
 
     offset: int
@@ -68,7 +68,7 @@ class Receipt:
 
     @property
     def visible(self) -> bool:
-        """Whether the head of this gateway shows it."""
+        """Whether the live view of this gateway shows it."""
         return self.outcome is not None
 
     @property
@@ -105,9 +105,9 @@ class Gateway:
     """Writes to the log, reads from a view. Lives on one event loop; `start` and `stop` run there.
 
     Attributes:
-        live_view: The view at the head of the log: the latest epoch, and what the log holds beyond it. The latest
+        live_view: The latest epoch and the events after it. The latest
         epoch's
-            alone while the head is aside (`api.live_view.replica`).
+            alone in fallback mode (`api.live_view.replica`).
         committed: The latest epoch's.
         shown: The one of them that answers where a request does not say.
         fold: What the fold says of itself.
@@ -142,7 +142,7 @@ class Gateway:
         evidence = evidence_file(settings.lake_dir, settings.gateway_id)
         self._replica = LiveReplica(
             open_reader,
-            self._on_head_thread,
+            self._on_live_view_thread,
             self._on_outcomes_thread,
             evidence=evidence,
             gateway_id=settings.gateway_id,
@@ -160,7 +160,7 @@ class Gateway:
         self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
         """By log offset, of the newest events."""
         self._forgetting: asyncio.TimerHandle | None = None
-        self.fold = FoldReports(settings.lake)
+        self.fold = FoldStatusReader(settings.lake)
         self.preservation = SelfPreservation(
             lambda: self.settings,
             lambda: None if self._replica.fallback_reason else self.live_view.view,
@@ -199,7 +199,7 @@ class Gateway:
             # In this order: another gateway may append, and the fold commit it, at any moment.
             folded_offset = self._follower.newest_offset
             check_end(await self._log_client.end(), folded_offset)
-            self._on_head(await asyncio.to_thread(self._replica.begin, base), [])
+            self._on_live_view(await asyncio.to_thread(self._replica.begin, base), [])
             self._replica.start()
             self._take_settings()
             if self.settings.need_wait_for_service and not self.view.groups:
@@ -369,7 +369,7 @@ class Gateway:
             return self._receipt_of_nothing()
         if isinstance(event, BrokerHeartbeat):
             return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
-        wait_s = self.settings.head_wait_s if self._replica.fallback_reason is None else _ASIDE_WAIT_S
+        wait_s = self.settings.live_view_wait_s if self._replica.fallback_reason is None else _FALLBACK_WAIT_S
         await self.live_view.wait_for(appended.offset, wait_s)
         receipt = Receipt(*appended, self._outcomes.get(appended.offset))
         if isinstance(event, RegisterBroker) and receipt.verdict == UNCHANGED:
@@ -377,7 +377,7 @@ class Gateway:
         return receipt
 
     def _receipt_of_nothing(self) -> Receipt:
-        """Of a sign of life that was not written: the head shows all of it."""
+        """Make the receipt of a heartbeat that was not written."""
         view = self.live_view.view
         event_time_ms = int(view.event_time.timestamp() * 1000) if view.log_offset >= 0 else 0
         return Receipt(view.log_offset, event_time_ms, CommandOutcome(view.log_offset, UNCHANGED))
@@ -385,7 +385,7 @@ class Gateway:
     # --- the views move ---
 
     def _first_view(self) -> RouteView:
-        """Load the last committed routes, before the first connection is accepted; returns where the head can begin.
+        """Load the last committed routes before the first connection is accepted; return where the live view begins.
 
         Without them every topic would be answered as one that does not exist, so a lake that is there but cannot be
         read keeps a gateway from starting. One that is not there yet is empty.
@@ -421,11 +421,11 @@ class Gateway:
         self._replica.epoch_moved(view, outcomes)
         self._loop.call_soon_threadsafe(self._on_epoch, view)
 
-    def _on_head_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+    def _on_live_view_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
         if view.serial != self.live_view.view.serial:
-            self._follower.expect(view.log_offset)  # what has changed at the head is soon in the tables
-        self._loop.call_soon_threadsafe(self._on_head, view, outcomes)
+            self._follower.expect(view.log_offset)  # what has changed in the live view is soon in the tables
+        self._loop.call_soon_threadsafe(self._on_live_view, view, outcomes)
 
     def _on_outcomes_thread(self, offset: int, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
@@ -466,7 +466,7 @@ class Gateway:
         self._keep(outcomes)
         self.live_view.reach(max(offset, self.live_view.offset))
 
-    def _on_head(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+    def _on_live_view(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         self._keep(outcomes)
         config = self.live_view.view.namesrv_config
         self.live_view.move(

@@ -278,16 +278,16 @@ def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
 
 
 def _head_checks(gateway: Gateway) -> Iterable[Metric]:
-    """What came of comparing head and tables, and by whose rules they are folded."""
+    """Results of comparing live view and tables, and the versions of their rules."""
     checks = gateway.replica.checks
     epochs = CounterMetricFamily(
-        "routelake_live_view_epochs", "Epochs that were compared with what the head had folded.", labels=("result",)
+        "routelake_live_view_epochs", "Epochs that were compared with the live view.", labels=("result",)
     )
     epochs.add_metric(("compared",), checks.compared)
     epochs.add_metric(("unchecked",), checks.unchecked)
     yield epochs
     differences = CounterMetricFamily(
-        "routelake_live_view_differences", "Rows in which head and tables differed.", labels=("table",)
+        "routelake_live_view_differences", "Rows that differed between live view and tables.", labels=("table",)
     )
     for table in STATE_TABLES:
         differences.add_metric((table.name,), checks.differences[table.name])

@@ -18,7 +18,7 @@ HEARING_POLL_S: Final = 60.0
 class StorePace:
     """The looks of one follower. Told of epochs from any thread, asked by one.
 
-    An epoch is *expected* where the head of the log shows more than the tables. Where epochs are *announced*
+    An epoch is *expected* where the live view shows more than the tables. Where epochs are *announced*
     (`lake.announce`) nothing but an announcement is waited for, though one that does not come may be lost.
     """
 

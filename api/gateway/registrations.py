@@ -124,7 +124,7 @@ class Registrations:
                 _wake(future)
 
     async def settled(self, timeout_s: float) -> None:
-        """Wait until the requests that have come so far are shown at the head, or have failed; large ones excepted.
+        """Wait until the requests that have come so far are in the live view, or have failed; large ones excepted.
 
         Args:
             timeout_s: Wait no longer.

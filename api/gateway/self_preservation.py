@@ -30,7 +30,7 @@ class SelfPreservation:
 
     Args:
         settings: The gateway's, as they are now.
-        view: Its view at the head; None while it follows the tables alone: then it does not decide.
+        view: The live view. None in fallback mode: then it does not decide.
         command: Writes an event, and returns when the view shows it.
 
     Attributes:

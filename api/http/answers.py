@@ -49,7 +49,7 @@ class ReceiptAnswer(Answer, frozen=True, kw_only=True):
 
     offset: int
     event_time: Annotated[str, Meta(description="event time on the log, RFC 3339")]
-    visible: Annotated[bool, Meta(description="whether reads of the head of the log show the effect at this gateway")]
+    visible: Annotated[bool, Meta(description="whether the live view shows the effect at this gateway")]
     epoch: Annotated[int, Meta(description="latest epoch that this gateway has; the write is in a later one")]
     outcome: Annotated[
         Literal["applied", "unchanged", "accepted"],
@@ -199,9 +199,7 @@ class FoldLag(Answer, frozen=True, kw_only=True):
     """How far the tables are behind."""
 
     epochs: Annotated[int, Meta(description="epochs that the fold has written and this gateway has not read")]
-    events: Annotated[
-        int, Meta(description="events that this gateway has folded at the head of the log, and no epoch holds yet")
-    ]
+    events: Annotated[int, Meta(description="events in the live view of this gateway that no epoch has yet")]
     seconds: Annotated[
         float | None, Meta(description="since the fold last said how far it is; absent: it never did")
     ] = None

@@ -286,7 +286,7 @@ class _Stream(Response):
         gone = asyncio.create_task(until_gone())
         try:
             await self._serve(send)
-        except RoutelakeError as error:  # the head is out: the client comes again
+        except RoutelakeError as error:  # the status line is sent: the client comes again
             _log.info("event stream closed", error=str(error))
         finally:
             gone.cancel()

@@ -96,7 +96,7 @@ of any earlier moment, and who changed them.
 **Writes** are facts on one event log. The answer carries the log `offset`: 200 with what the rules made of it, 202 when
 it is durable and this gateway cannot follow the log at the moment. Sending a fact twice is harmless.
 
-**Reads** come from the head of the log: the latest consistent cut of all tables, an *epoch*, and what the log holds
+**Reads** come from the live view: the latest consistent commit of all tables, an *epoch*, and what the log holds
 beyond it; with `reads=committed` from the epoch alone. `X-Routelake-Offset` and `X-Routelake-Epoch` tell what an answer
 shows; If-None-Match gives 304 while the content is the same. `wait_for=<offset>` makes a read wait for a write.
 
@@ -134,7 +134,7 @@ def write(shape: type[msgspec.Struct], example: Mapping[str, Any], *problems: Ki
     """Answers of a write: what became of it, or durable only."""
     durable = {**{name: example[name] for name in ("offset", "eventTime")}, "visible": False, "epoch": 4}
     return {
-        200: plain(shape, example, "Durable, and folded: reads of the head of the log show it."),
+        200: plain(shape, example, "Durable, and in the live view."),
         202: plain(
             shape,
             {**durable, "outcome": "accepted", **({"known": True} if "known" in example else {})},

@@ -34,7 +34,7 @@ def view_problem(gateway: Gateway) -> str | None:
     """Why the view cannot be relied on; None when it can, an empty lake included."""
     status = gateway.follower.status()
     if gateway.replica.failing:
-        return "the head of the log cannot be followed (see the gateway's log); routes are as they last were"
+        return "cannot read the event log (see the gateway's log); routes are as they last were"
     if status.failing:
         return f"the tables cannot be read: {status.last_error}"
     return service_problem(gateway)
@@ -82,13 +82,13 @@ def routes_age_s(gateway: Gateway) -> float | None:
     return age_s
 
 
-def head_problem(head: LiveReplica) -> str | None:
-    """Why answers are not from the head, or how the tables have differed from the event log since the start."""
-    if head.fallback_reason is not None:
-        return f"answers follow the tables alone: {head.fallback_reason}"
-    if head.checks.last is None:
+def live_view_problem(replica: LiveReplica) -> str | None:
+    """Why answers are not from the live view, or how the tables have differed from the event log since the start."""
+    if replica.fallback_reason is not None:
+        return f"answers follow the tables alone: {replica.fallback_reason}"
+    if replica.checks.last is None:
         return None
-    return f"the tables differ from the event log, which answers follow: {head.checks.last}"
+    return f"the tables differ from the event log, which answers follow: {replica.checks.last}"
 
 
 def preservation_problem(gateway: Gateway) -> str | None:

@@ -123,13 +123,13 @@ class PastQuery(ViewQuery):
         return self.reads if self.past is None else Reads.COMMITTED
 
     def check(self) -> None:
-        """Refuse a past at the head.
+        """Refuse an earlier point in time with the live view.
 
         Raises:
             Problem: 400.
         """
         if self.past is not None and self.reads is Reads.LIVE:
-            text = "head cannot be combined with as_of: the past is in the tables"
+            text = "reads=live cannot be combined with as_of: history is in the tables"
             raise fields_problem(BAD_PARAMETER, [FieldError("reads", text)])
 
 

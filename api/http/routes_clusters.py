@@ -95,8 +95,8 @@ async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Every live broker address: when it was heard, how long it may stay silent, what it registered last.
 
-    At the head `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is ten seconds: so
-    often times of heartbeats reach the tables. Expiry does not depend on it.
+    In the live view `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is at most
+    ten seconds old, because times of heartbeats reach the tables that often. Expiry does not depend on it.
     """
     view, position = await seen(request, query, past.brokers_at)
     rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)

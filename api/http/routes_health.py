@@ -20,7 +20,7 @@ from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fi
 from api.http.readiness import (
     clock_problem,
     fold_problem,
-    head_problem,
+    live_view_problem,
     log_problem,
     preservation_problem,
     routes_age_s,
@@ -117,8 +117,8 @@ async def ready(
     better: while it holds its routes back (needWaitForService), and when they stand still while the tables go on.
 
     `/readyz?strict` is 200 only if every check is ok: the routes are followed (`view`), the event log can be written
-    (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), answers can be from the head of the log
-    and never differed from the tables (`head`), event time is not ahead of this machine's clock (`clock`), no pause
+    (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), answers come from the live view and
+    never differed from the tables (`live_view`), event time is not ahead of this machine's clock (`clock`), no pause
     keeps silent brokers routed (`selfPreservation`, where it is on), and, where there are accounts or certificates,
     their files could be read again after their last change (`accounts`, `tls`). Reasons are for readers; to others each
     is the same sentence.
@@ -129,7 +129,7 @@ async def ready(
         "view": view_problem(gateway),
         "log": log_problem(gateway),
         "fold": fold_problem(gateway, stale_s=_stale_s(context)),
-        "live_view": head_problem(gateway.replica),
+        "live_view": live_view_problem(gateway.replica),
         "clock": clock_problem(gateway),
     }
     preservation = preservation_problem(gateway)

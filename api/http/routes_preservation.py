@@ -43,7 +43,7 @@ _EXAMPLE: Final = {
     responses={200: plain(SelfPreservationAnswer, _EXAMPLE, "How it stands."), **errors(*READ_PROBLEMS)},
 )
 async def get_self_preservation(request: Request) -> Response:
-    """The switch, the pause if there is one, and how many brokers are silent now, at the head of the log."""
+    """The switch, the pause if there is one, and how many brokers lack heartbeats now, in the live view."""
     context = context_of(request)
     context.guard.reader(request)
     check_once(request)

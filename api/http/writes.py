@@ -64,7 +64,7 @@ def receipt_answer(
     kind: type[ReceiptAnswer] = ReceiptAnswer,
     **more: Any,  # noqa: ANN401 (members of any type)
 ) -> Response:
-    """200 with what became of it; 202 where it is durable, and the head cannot tell more.
+    """200 with what became of it; 202 where it is durable, and the live view cannot tell more.
 
     Args:
         context: Of the request.

@@ -62,11 +62,11 @@ _MAPPING: Final = TOPIC_QUEUE_MAPPING_INFO_TABLE.name
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One row that differs between the live view (``head``) and the tables. None: no such row."""
+    """One row that differs between the live view (``live``) and the tables. None: no such row."""
 
     table: str
     key: tuple[str, ...]
-    head: object
+    live: object
     tables: object
 
 
@@ -85,12 +85,12 @@ class Comparison:
         self.examples: list[Difference] = []
         self.is_whole = True
 
-    def add(self, table: str, key: tuple[str, ...], head: object, tables: object) -> None:
+    def add(self, table: str, key: tuple[str, ...], live: object, tables: object) -> None:
         """Count a row if its two sides differ."""
-        if head != tables:
+        if live != tables:
             self.counts[table] += 1
             if len(self.examples) < _EXAMPLES:
-                self.examples.append(Difference(table, key, head, tables))
+                self.examples.append(Difference(table, key, live, tables))
 
 
 class Moved:

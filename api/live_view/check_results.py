@@ -34,7 +34,7 @@ class CheckResults:
 
     Attributes:
         compared: Epochs that were compared.
-        unchecked: Epochs of which something could not be: too much had changed, or the tables were ahead of the head.
+        unchecked: Epochs that were compared in part: too much had changed, or the tables were ahead of the live view.
         differences: Rows that differed, by table.
         last: The last epoch that differed, in words that name no row; None if there was none.
         reports: Of the last such epochs.
@@ -48,13 +48,13 @@ class CheckResults:
         self.last: str | None = None
         self.reports: list[dict[str, Any]] = []
 
-    def count(self, found: Comparison, tables: RouteView, head_offset: int) -> None:
+    def count(self, found: Comparison, tables: RouteView, live_view_offset: int) -> None:
         """An epoch was compared.
 
         Args:
             found: What came of it.
             tables: The epoch's view.
-            head_offset: How far the head has got since.
+            live_view_offset: Offset that the live view has reached since.
         """
         self.compared += found.is_whole
         self.unchecked += not found.is_whole
@@ -64,7 +64,7 @@ class CheckResults:
         where = f"; see {self._evidence}" if self._evidence is not None else ""
         tables_named = ", ".join(f"{count} of {table}" for table, count in found.counts.items())
         self.last = f"rows at epoch {tables.epoch} (offset {tables.log_offset}): {tables_named}{where}"
-        report = _report(found, tables, head_offset)
+        report = _report(found, tables, live_view_offset)
         log.error(
             "tables differ from the event log; answers follow the event log",
             advice="run ./routelake history verify",
@@ -83,21 +83,21 @@ class CheckResults:
 
 def evidence_file(lake_dir: Path, gateway_id: str) -> Path:
     """Where a gateway keeps what differed: beside the tables, a file for each gateway."""
-    return lake_dir / f"head-differences-{quote(gateway_id, safe='')}.json"
+    return lake_dir / f"live-view-differences-{quote(gateway_id, safe='')}.json"
 
 
-def _report(found: Comparison, tables: RouteView, head_offset: int) -> dict[str, Any]:
+def _report(found: Comparison, tables: RouteView, live_view_offset: int) -> dict[str, Any]:
     commit = tables.commit
     return {
         "timeMillis": round(time.time() * 1000),
         "epoch": commit.epoch,
         "logOffset": commit.log_offset,
         "livenessOffset": commit.liveness_offset,
-        "headOffset": head_offset,
+        "liveViewOffset": live_view_offset,
         "rulesVersion": commit.rules_version,
         "counts": dict(found.counts),
         "rows": [
-            {"table": one.table, "key": one.key, "head": _text(one.head), "tables": _text(one.tables)}
+            {"table": one.table, "key": one.key, "liveView": _text(one.live), "tables": _text(one.tables)}
             for one in found.examples
         ],
     }

@@ -33,7 +33,7 @@ _LOADED_ROWS: Final = 500_000
 
 
 class LiveState:
-    """The fold at the head of the log, and a view of it.
+    """The state at the end of the event log, and a view of it.
 
     Attributes:
         view: After the last `publish`.
@@ -107,7 +107,7 @@ class LiveState:
         """The view after what was taken.
 
         Args:
-            epoch: The latest one that is in it, or the one that the head began with.
+            epoch: The latest one that is in it, or the one that the live view began with.
             pause: Called often, between small pieces of work.
         """
         moment = datetime.fromtimestamp(self._event_time_ms / 1000, UTC)

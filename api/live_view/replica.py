@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Head: a thread that keeps a `RouteView` at the end of the event log.
+"""Live view: a thread that keeps a `RouteView` at the end of the event log.
 
-Theory of operation. `LiveState` begins at the epoch that the follower loaded first. From there on records come two
-ways: this gateway's own appends are handed over as they become durable (`feed`), everybody else's are read from the
-log. Only the next offset is ever taken, so it does not matter which way is quicker. Epochs arrive later
-(`epoch_moved`), and move nothing but the number that answers name: what the head had folded up to an epoch's offset is
-compared with what the tables say (`check`). Where they differ, answers stay with the head: the event log is the source,
-and the tables are made from it. The difference is told, and somebody has to make the tables anew.
+`LiveState` begins at the epoch that the follower loaded first. From there on, records come in two ways. The gateway's
+own events are handed over when they are durable (`feed`), and all others are read from the event log. Only the next
+offset is ever applied, so it does not matter which way is quicker. Epochs arrive later (`epoch_moved`), and change only
+the epoch number that answers name. At each epoch, the state of the live view at the epoch's offset is compared with the
+tables (`check`). If they differ, answers follow the live view, because the tables are made from the event log. The
+difference is an alarm: an operator rebuilds the tables.
 
-While the head cannot be relied on, it steps aside and answers follow the tables alone, as without it: when the epochs
-are folded by other rules than this gateway's or go back (a backup was restored), when the log lacks the next record or
-cannot be read while the tables go on, after a defect. It comes back with the next epoch that is folded by its rules and
-lacks no heartbeat.
+In fallback mode, answers follow the committed view. The mode begins when
 
-What only moves deadlines is shown a few times a second, everything else at once; but where showing it takes long, as
-with registrations of ten thousand topics, those that come meanwhile are shown together.
+- the epochs have another version of the state machine, or go back, as after the restore of a backup;
+- the event log lacks the next record, or cannot be read while the tables advance;
+- a defect is met.
+
+It ends with the next epoch of the same version that lacks no heartbeat.
+
+A view that only moves deadlines is shown a few times a second, every other view at once. If showing takes long, as with
+registrations of ten thousand topics, the next changes are shown together.
 """
 
 from __future__ import annotations
@@ -80,21 +83,21 @@ class _Epoch(NamedTuple):
 
 
 class LiveReplica:
-    """The view at the head, on a daemon thread of its own.
+    """The live view, on a daemon thread of its own.
 
     Args:
         open_reader: Opens the log for reading.
-        on_view: Called on the head's thread after each new view, with the outcomes of the records new in it.
+        on_view: Called on this thread after each new view, with the outcomes of the records new in it.
         on_outcomes: Called on that thread with outcomes of records up to an offset, by which nothing shows in the view
             that did not before, but for deadlines.
         poll_s: How often the log is asked for what others wrote, while others write.
-        evidence: A file for differences between head and tables.
+        evidence: A file for differences between live view and tables.
         gateway_id: Under which this gateway writes.
 
     Attributes:
-        aside: Why answers follow the tables alone; None while they are from the head.
+        fallback_reason: Why answers follow the tables alone. None: they come from the live view.
         failing: Whether the log cannot be read at the moment.
-        checks: What came of comparing head and tables.
+        checks: Results of comparing live view and tables.
         waiting_bytes: Of records of this gateway that it has not taken yet.
     """
 
@@ -161,7 +164,7 @@ class LiveReplica:
         self._tables = base
         problem = state_machine_problem(base.commit)
         if problem is not None:
-            self._step_aside(problem)
+            self._fall_back(problem)
             return base
         if is_exact(base):
             return self._begin(base)
@@ -170,7 +173,7 @@ class LiveReplica:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._thread = critical_thread(self._run, "head")
+        self._thread = critical_thread(self._run, "live-view")
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
@@ -224,13 +227,13 @@ class LiveReplica:
                 self.errors += 1
                 wait_s = _PAUSE_S
                 if self._fold is not None and self._tables.log_offset > self._fold.offset:
-                    self._step_aside(f"the event log cannot be read: {one_line(error)}")
+                    self._fall_back(f"the event log cannot be read: {one_line(error)}")
             except SetupError as error:
-                self._step_aside(one_line(error))
+                self._fall_back(one_line(error))
             except BaseException as error:  # nothing may end this thread
                 log.exception("unexpected error in the live view")
                 self.errors += 1
-                self._step_aside(f"a defect: {type(error).__name__}: {one_line(error)}")
+                self._fall_back(f"a defect: {type(error).__name__}: {one_line(error)}")
 
     def _next_fed(self, timeout_s: float | None = None) -> Sequence[LogRecord]:
         fed = self._fed.get(timeout=timeout_s)
@@ -277,9 +280,9 @@ class LiveReplica:
         before, self._tables = self._tables, epoch.view
         problem = state_machine_problem(epoch.view.commit)
         if problem is not None and self.fallback_reason != problem:
-            self._step_aside(problem)
+            self._fall_back(problem)
         elif self._fold is not None and epoch.view.log_offset < before.log_offset:
-            self._step_aside(f"the tables went back from offset {before.log_offset} to {epoch.view.log_offset}")
+            self._fall_back(f"the tables went back from offset {before.log_offset} to {epoch.view.log_offset}")
         if self._fold is not None:
             self._fold.moved(epoch.moved)
             self._is_compared = False
@@ -298,7 +301,7 @@ class LiveReplica:
         self.fallback_reason = None
         return True
 
-    def _step_aside(self, why: str) -> None:
+    def _fall_back(self, why: str) -> None:
         """Follow the tables alone."""
         log.error("fallback mode: serving the committed view, cannot apply the event log", reason=why)
         self.fallback_reason, self._fold, self.failing = why, None, False
@@ -325,7 +328,7 @@ class LiveReplica:
         try:
             self._begin(base)
         except RoutelakeError as error:
-            self._step_aside(f"the head cannot begin anew: {one_line(error)}")
+            self._fall_back(f"the live view cannot begin again: {one_line(error)}")
 
     def _take_next(self, fold: LiveState, records: Sequence[LogRecord]) -> bool:
         """Take records if they are the next ones.

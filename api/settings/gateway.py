@@ -31,8 +31,8 @@ class GatewaySettings:
     ``max_clock_leap_s`` is not believed (ADR 22; 0: every clock is).
 
     From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
-    ``reads`` chooses what answers show where a request does not say. ``head_wait_s``: a write that the head has not
-    folded after so long is answered as durable, without an outcome.
+    ``reads`` chooses what answers show where a request does not say. If a write is not in the live view after
+    ``live_view_wait_s``, it is answered as durable, without an outcome.
     ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change those that are live (`api.settings.keys.Use`), for all
     gateways at once.
 
@@ -46,7 +46,7 @@ class GatewaySettings:
     lake_dir: Path
     address: str = ""
     lake_url: str = ""
-    head_wait_s: float = 10.0
+    live_view_wait_s: float = 10.0
     clock_interval_s: float = 5.0
     gap_s: float = 10.0
     max_clock_leap_s: float = 3600.0

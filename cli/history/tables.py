@@ -155,7 +155,7 @@ def _of_store(url: str) -> Iterator[Path]:
         try:
             held.take(_wait, standby=False)
             yield copy_dir
-            held.mirror.publish_all()
+            held.publisher.publish_all()
         finally:
             held.close()
 

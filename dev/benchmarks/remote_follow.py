@@ -108,8 +108,8 @@ def _announced(maker: RemoteMaker, follower: Follower, place: Place) -> Iterator
             stack.callback(thread.stop)
         if not listener.ready.wait(60):
             raise TimeoutError("epochs are not heard of")
-        assert maker.mirror is not None
-        maker.mirror.on_published = announcer.announce
+        assert maker.publisher is not None
+        maker.publisher.on_published = announcer.announce
         yield
 
 

@@ -75,7 +75,7 @@ class Evidence:
         deaths: what servers said of threads and tasks that died.
         unproved: what `history verify` refutes, or cannot prove.
         intervals: what is wrong with the tables of intervals; "" for nothing.
-        head_differences: files in which a gateway says that its head and the tables differed.
+        live_view_differences: files in which a gateway says that its head and the tables differed.
     """
 
     log: list[Logged] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Evidence:
     deaths: list[str] = field(default_factory=list)
     unproved: list[str] = field(default_factory=list)
     intervals: str = ""
-    head_differences: list[str] = field(default_factory=list)
+    live_view_differences: list[str] = field(default_factory=list)
 
 
 def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
@@ -131,7 +131,7 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
     found.replayed = _replayed(records, lake_dir)
     found.unproved = unproved(records, lake_dir)
     found.intervals = wrong_intervals(lake_dir)
-    found.head_differences = [path.read_text() for path in sorted(lake_dir.glob("head-differences-*.json"))]
+    found.live_view_differences = [path.read_text() for path in sorted(lake_dir.glob("live-view-differences-*.json"))]
     return found
 
 

@@ -35,7 +35,7 @@ def tables_are_a_replay(case: Case) -> list[Violation]:
         found.append(
             Violation("tables_are_a_replay", "the tables of intervals are not the changes", (evidence.intervals,))
         )
-    for difference in evidence.head_differences:
+    for difference in evidence.live_view_differences:
         found.append(
             Violation("tables_are_a_replay", "a gateway says that its head and the tables differed", (difference,))
         )

@@ -38,10 +38,10 @@ class _Kept(FoldThread):
         return True
 
 
-def fold(spark: None, settings: Any, stop: Any, mirror: None) -> int:
+def fold(spark: None, settings: Any, stop: Any, publisher: None) -> int:
     """In the place of `pipelines.main._fold`: a batch that fails ends the one, and another goes on from the tables.
 
-    The lake is in a folder, so there is no mirror.
+    The lake is in a folder, so there is no publisher.
     """
     while not stop.wait(0.5):
         log = open_log(settings.log_url)

@@ -199,8 +199,8 @@ class Routelake:
                 raise TimeoutError(f"routelake did not stop within {timeout_s} s:\n{self.log_tail()}") from None
         # With a lake in an object store they are in the data directory itself.
         for evidence in (
-            *self.lake_dir.glob("head-differences-*.json"),
-            *self.data_dir.glob("head-differences-*.json"),
+            *self.lake_dir.glob("live-view-differences-*.json"),
+            *self.data_dir.glob("live-view-differences-*.json"),
         ):
             raise AssertionError(f"{evidence.name}: {evidence.read_text()}")
         return self.process.returncode

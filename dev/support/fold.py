@@ -83,7 +83,7 @@ class Fold:
         self._keeper = IntervalKeeper(lake_dir) if intervals else None
 
     @property
-    def mirror(self) -> Publisher:
+    def publisher(self) -> Publisher:
         """What publishes to the object store."""
         assert self._mirror is not None, "this lake is in a folder"
         return self._mirror

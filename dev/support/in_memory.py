@@ -84,7 +84,7 @@ class InstantGateway(Gateway):
             CommandOutcome(entry["offset"], entry["outcome"], entry["reason"], entry["result"])
             for entry in batch.outcomes
         ]
-        self._on_head(self.view.apply(changes_from(commit, read)), outcomes)
+        self._on_live_view(self.view.apply(changes_from(commit, read)), outcomes)
 
 
 class InstantHead(InstantGateway):
@@ -92,13 +92,13 @@ class InstantHead(InstantGateway):
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings)
-        self._head_fold = LiveState(RouteView.empty())
+        self._live_state = LiveState(RouteView.empty())
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """Fold it now, as the head does."""
         self._offset += 1
-        outcome = self._head_fold.take(Record(self._offset, self.now_ms, key, payload))
-        self._on_head(self._head_fold.publish(NO_COMMIT), [] if outcome is None else [outcome])
+        outcome = self._live_state.take(Record(self._offset, self.now_ms, key, payload))
+        self._on_live_view(self._live_state.publish(NO_COMMIT), [] if outcome is None else [outcome])
         return Appended(self._offset, self.now_ms)
 
 

@@ -45,7 +45,7 @@ from security.tls_rotation import Tls
 UNHURRIED: Final[dict[str, Any]] = {
     "poll_s": 0.002,
     "gap_s": 3600.0,
-    "head_wait_s": 30.0,
+    "live_view_wait_s": 30.0,
 }
 """Settings with which nothing but a test's own deadline depends on how busy the machine is: a write waits until the
 head has it, and a pause of the whole process is no gap."""

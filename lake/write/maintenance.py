@@ -69,9 +69,9 @@ class Maintenance:
         event_log: EventLog,
         retention_days: int,
         log_retention_hours: float,
-        mirror: Publisher | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
-        self._mirror = mirror
+        self._publisher = publisher
         self._tables = tables
         self._declared = [table for table in (*ALL_TABLES, *INTERVAL_TABLES) if table.name in tables]
         self._event_log = event_log
@@ -141,7 +141,7 @@ class Maintenance:
 
     def _sync(self) -> None:
         """Bring the lake to the disk. What was published is in the store already. Raises OSError."""
-        if self._mirror is None:
+        if self._publisher is None:
             versions = self._versions()
             sync_lake(self._lake_dir, versions, self._clock.now_ms())
             self._synced = versions
@@ -158,26 +158,26 @@ class Maintenance:
             self._sync()
             table.maintain(DeltaTable.cleanup_metadata)
 
-    def _vacuum_store(self, mirror: Publisher, name: str, hours: int) -> None:
-        mirror.vacuum(name, self._clock.hours_to_keep(hours))
+    def _vacuum_store(self, publisher: Publisher, name: str, hours: int) -> None:
+        publisher.vacuum(name, self._clock.hours_to_keep(hours))
 
-    def _clean_store_log(self, mirror: Publisher, name: str) -> None:
+    def _clean_store_log(self, publisher: Publisher, name: str) -> None:
         if self._clock.ahead_ms() < HOUR_MS:
-            mirror.clean_log(name)
+            publisher.clean_log(name)
 
     def _sweep_work(self) -> Iterator[tuple[str, Work]]:
         for declared in self._declared:
             name, table = declared.name, self._tables[declared.name]
             yield from self._compaction(declared)
             hours = INTERVALS_RETENTION_H if declared in INTERVAL_TABLES else self._retention_hours
-            if self._mirror is None:
+            if self._publisher is None:
                 yield f"vacuum {name}", partial(self._vacuum, table, hours)
             else:
-                yield f"remove old files of {name} from the copy", partial(self._mirror.copy.remove_old_files, name)
+                yield f"remove old files of {name} from the copy", partial(self._publisher.copy.remove_old_files, name)
             yield f"clean up log of {name}", partial(self._clean_log, table)
-            if self._mirror is not None:
-                yield f"vacuum {name} in the store", partial(self._vacuum_store, self._mirror, name, hours)
-                yield f"clean up log of {name} in the store", partial(self._clean_store_log, self._mirror, name)
+            if self._publisher is not None:
+                yield f"vacuum {name} in the store", partial(self._vacuum_store, self._publisher, name, hours)
+                yield f"clean up log of {name} in the store", partial(self._clean_store_log, self._publisher, name)
 
     def _compaction(self, declared: Table) -> Iterator[tuple[str, Work]]:
         for partition in self._crowded(self._tables[declared.name].delta, declared.partition_by):

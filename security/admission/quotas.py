@@ -195,7 +195,7 @@ class GatewayQuotas:
         Args:
             actor: Who gives it.
             payload_bytes: What it would take.
-            live: The broker as the head shows it.
+            live: The broker in the live view.
             now_ms: The log's time.
 
         Raises:
@@ -233,7 +233,7 @@ class GatewayQuotas:
             event: Its topics may be left out.
             names: Of its topics.
             payload: The event as the log takes it.
-            view: At the head.
+            view: The live view.
 
         Raises:
             QuotaError: It is too much of something.

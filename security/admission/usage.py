@@ -74,7 +74,7 @@ class Holdings:
             topics: That it brings.
             new_rows: Of these, `new_topics` to the group.
             payload: The event as the log takes it.
-            view: At the head.
+            view: The live view.
         """
         name, live = event.broker_name, view.live_rows(event.broker_name)
         brokers = len(live) + ((event.cluster_name, event.broker_addr) not in live)
@@ -100,7 +100,7 @@ class Holdings:
         Args:
             broker_name: Its name.
             held: What it has (`after`).
-            view: At the head.
+            view: The live view.
         """
         self._set(broker_name, held)
         if len(self._groups) > len(view.groups) + _SLACK:

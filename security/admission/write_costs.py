@@ -102,7 +102,7 @@ def cost_of(
     Args:
         event: Any but a heartbeat. A registration may lack its topics.
         payload_bytes: What it takes on the log.
-        view: At the head.
+        view: The live view.
         size_of: What a broker group has.
         paid: Parts of its epoch that others have been charged for.
         topics: Of a registration.

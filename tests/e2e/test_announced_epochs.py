@@ -62,7 +62,7 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
 
         tell(make.put("n", "k"))
         fold = Fold(log, tmp_path / "copy", store=open_store(url))
-        fold.mirror.on_published = announce
+        fold.publisher.on_published = announce
         fold.fold()
         options = ("--event-log", log_url, "--lake", url)
         gateway = Routelake(tmp_path / "gateway", "gateway", options, s3.environment)

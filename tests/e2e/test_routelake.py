@@ -123,7 +123,7 @@ def test_what_was_backed_up_comes_back(server: Routelake, bring_back: str) -> No
     wait_until(lambda: backups.has(server, "before"), 90, "what was backed up")
     assert not backups.has(server, "after")
     backups.put(server, "later")
-    assert not list(server.lake_dir.glob("head-differences-*.json"))
+    assert not list(server.lake_dir.glob("live-view-differences-*.json"))
 
 
 def test_a_backup_comes_back_as_soon_as_what_was_killed_has_ended(server: Routelake, bring_back: str) -> None:

@@ -32,11 +32,11 @@ import pipelines.main as main
 from cli.main import app
 from cli.usage import run
 
-def fold(spark, settings, stop, mirror):
+def fold(spark, settings, stop, publisher):
     print("folds", flush=True)
     while not stop.wait(0.1):
-        if mirror.lost is not None:
-            raise main.FencedError(mirror.lost)
+        if publisher.lost is not None:
+            raise main.FencedError(publisher.lost)
     return 0
 
 main.spark_session, main._fold, main.end_jvm = lambda settings: object(), fold, lambda spark: None

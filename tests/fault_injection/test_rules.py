@@ -119,7 +119,7 @@ def test_a_row_too_few(case: Case, table: str) -> None:
 
 
 def test_not_the_replay(case: Case) -> None:
-    case.evidence.replayed, case.evidence.head_differences = "group b", ["{}"]
+    case.evidence.replayed, case.evidence.live_view_differences = "group b", ["{}"]
     case.evidence.unproved, case.evidence.intervals = ["the chain is broken"], "a row"
     assert len(rules_of_tables.tables_are_a_replay(again(case))) == 4
 

@@ -90,7 +90,7 @@ def test_one_that_stood_still_while_it_took_the_lake_leaves_it_alone(memory: Mem
     tell("k1")
     Fold(log, tmp_path / "first", store=store(memory)).fold()
     held = _held(store(memory), tmp_path / "a")
-    fetch = held.mirror.fetch
+    fetch = held.publisher.fetch
     others: list[Fold] = []
 
     def stand_still() -> None:
@@ -102,7 +102,7 @@ def test_one_that_stood_still_while_it_took_the_lake_leaves_it_alone(memory: Mem
         assert lease.try_to_take() is None
         others.append(Fold(log, tmp_path / "b", store=store(memory), term=2))
 
-    held.mirror.fetch = stand_still  # type: ignore[method-assign]
+    held.publisher.fetch = stand_still  # type: ignore[method-assign]
     with pytest.raises(FencedError, match="held by b now"):
         held.take(_never, standby=False)
     held.close()

@@ -99,7 +99,7 @@ def test_nothing_new_asks_the_store_for_nothing(world: World) -> None:
     one = world.fold(own)
     one.fold()
     steps = own.steps
-    one.mirror.publish()
+    one.publisher.publish()
     assert own.steps == steps
 
 
@@ -111,7 +111,7 @@ def test_a_batch_whose_answer_was_lost_is_published_once(world: World) -> None:
     own.lose_answer_of = {f"{ROUTE_COMMIT_TABLE.name}/_delta_log/00000000000000000002.json"}
     with pytest.raises(StoreError, match="lost"):
         one.fold()
-    one.mirror.publish()
+    one.publisher.publish()
     world.check(epochs=2)
 
 
@@ -123,8 +123,8 @@ def test_a_report_whose_answer_was_lost_is_no_other_writer_s(world: World) -> No
 
     def report(text: str) -> bytes:
         (one.lake_dir / FOLD_STATUS_FILE).write_text(text)
-        one.mirror._reported_s = 0.0
-        one.mirror.publish_rest()
+        one.publisher._reported_s = 0.0
+        one.publisher.publish_rest()
         return store(world.memory).get(FOLD_STATUS_FILE)
 
     for first in (b"0", b"3"):  # where none stands, and in another's place
@@ -185,7 +185,7 @@ def _stopped_at(folder: Path, step: int) -> None:
         with pytest.raises(FencedError):
             one.fold()
     with pytest.raises(FencedError):
-        one.mirror.publish()
+        one.publisher.publish()
     now = objects(world.memory)
     assert {path: data for path, data in now.items() if path in after} == after, "it changed what stood there"
     new = [path for path in now if path not in after]
@@ -325,15 +325,15 @@ def test_a_fold_goes_on_from_checkpoints_and_reads_versions_before_them(world: W
         one.fold()
     for table in one.writer.tables.values():
         table.checkpoint()
-    one.mirror.publish_rest()
+    one.publisher.publish_rest()
     world.tell(make.put("n", "k"))
     one.fold()
     for table in one.writer.tables.values():  # ahead of the last epoch, and with a checkpoint there
         if table.path.name != ROUTE_COMMIT_TABLE.name:
             table.delta.alter.set_table_properties({"delta.logRetentionDuration": "interval 29 days"})
             table.checkpoint()
-    one.mirror.publish()
-    one.mirror.publish_rest()
+    one.publisher.publish()
+    one.publisher.publish_rest()
     two = world.fold()
     world.tell(make.wipe("x"))
     two.fold()
@@ -372,13 +372,13 @@ def test_a_copy_keeps_what_the_newest_version_needs_while_it_runs(world: World) 
     assert len(_files(one.lake_dir)) > len(fresh) + 20
     assert one._keeper is not None
     tables = {**one.writer.tables, **one._keeper.tables}
-    maintenance = Maintenance(tables, world.log, 30, 24.0, one.mirror)
+    maintenance = Maintenance(tables, world.log, 30, 24.0, one.publisher)
 
     def sweep() -> None:
         maintenance._swept_at = time.monotonic() - SWEEP_INTERVAL_S
         for _ in range(100):
             maintenance.step(one.writer)
-            one.mirror.publish_all()
+            one.publisher.publish_all()
 
     before = _files(one.lake_dir)
     sweep()
@@ -407,7 +407,7 @@ def test_what_is_not_published_yet_stays_in_the_copy(world: World) -> None:
             one.fold()
     for path in one.lake_dir.rglob("*.parquet"):
         os.utime(path, (0, 0))
-    one.mirror.copy.remove_old_files("kvConfigTable")
+    one.publisher.copy.remove_old_files("kvConfigTable")
     own.before = lambda number, path: None
     one.fold()
     world.check(epochs=3)
@@ -444,14 +444,14 @@ def test_who_stands_by_fetches_what_is_new(world: World) -> None:
     standby.fetch()
     assert own.asked() == 0
     world.tell(make.wipe("x"))
-    before = dict(one.mirror.copy.versions)
+    before = dict(one.publisher.copy.versions)
     one.fold()
     standby.fetch()
-    assert own.asked() == sum(one.mirror.copy.versions[name] - version for name, version in before.items())
+    assert own.asked() == sum(one.publisher.copy.versions[name] - version for name, version in before.items())
     assert one._keeper is not None
     for table in (*one.writer.tables.values(), *one._keeper.tables.values()):
         table.checkpoint()
-    one.mirror.publish_rest()
+    one.publisher.publish_rest()
     world.tell(make.put("n", "k"))  # in which epoch all of them are past their checkpoints
     one.fold()
     standby.fetch()
@@ -460,7 +460,7 @@ def test_who_stands_by_fetches_what_is_new(world: World) -> None:
             min((standby.copy.folder / name / "_delta_log").glob("*.json")).stem
             == f"{standby.copy.checkpoints[name]:020d}"
         )
-    assert standby.copy.versions == one.mirror.copy.versions
+    assert standby.copy.versions == one.publisher.copy.versions
     _made_anew(one)  # by the same fold, which goes on
     world.tell(make.put("n", "k0", "again"))
     one.fold()
@@ -486,7 +486,7 @@ def _checkpoint_intervals(one: Fold) -> None:
     assert one._keeper is not None
     for table in one._keeper.tables.values():
         table.checkpoint()
-    one.mirror.publish_all()
+    one.publisher.publish_all()
 
 
 class Cut(SteppingStore):
@@ -533,7 +533,7 @@ def test_intervals_of_the_fold_that_has_taken_over_are_left_alone(world: World) 
     two.fold()
     before = _logs(world)
     with pytest.raises(FencedError):
-        one.mirror.publish_rest()
+        one.publisher.publish_rest()
     assert _logs(world) == before
 
 
@@ -547,7 +547,7 @@ def test_a_table_that_was_begun_again_in_the_copy_is_not_published(world: World)
     shutil.rmtree(one.lake_dir / INTERVAL_TABLES[0].name)
     before = _logs(world)
     with pytest.raises(RuntimeError, match="begun again"):
-        one.mirror.publish_all()
+        one.publisher.publish_all()
     assert _logs(world) == before
     world.tell(make.wipe("x"))
     world.fold(intervals=True).fold()

@@ -115,12 +115,12 @@ main()
 @pytest.mark.parametrize(
     ("module", "name", "method", "kind", "what"),
     [
-        ("api.live_view.replica", "LiveReplica", "_run", "def", "head"),
+        ("api.live_view.replica", "LiveReplica", "_run", "def", "live-view"),
         *(
             pytest.param(*case, marks=pytest.mark.deep)
             for case in (
                 ("api.gateway.follower", "Follower", "_run", "def", "view-follower"),
-                ("api.gateway.fold_status", "FoldReports", "follow", "async def", "status of the fold"),
+                ("api.gateway.fold_status", "FoldStatusReader", "follow", "async def", "status of the fold"),
                 (
                     "remoting.server.server",
                     "RemotingServer",

@@ -76,10 +76,10 @@ class RemoteMaker:
     """
 
     def __init__(self, folder: Path, url: str | None) -> None:
-        self.mirror = None if url is None else Publisher(open_store(url), folder)
-        if self.mirror is not None:
-            self.mirror.fetch()
-            self.mirror.fence("bench", 1)
+        self.publisher = None if url is None else Publisher(open_store(url), folder)
+        if self.publisher is not None:
+            self.publisher.fetch()
+            self.publisher.fence("bench", 1)
         open_lake(folder, retention_days=30)
         self._writer = LakeWriter(folder, retention_days=30, liveness_interval_s=10.0, shards=1)
         self._shard = OneShard(spool_beside(folder), "bench")
@@ -104,10 +104,10 @@ class RemoteMaker:
         self._writer.write("bench", self._batches, batch)
         committed = time.perf_counter()
         batch.close()
-        if self.mirror is not None:
-            self.mirror.publish()
+        if self.publisher is not None:
+            self.publisher.publish()
         self.published_s = published = time.perf_counter()
-        if self.mirror is not None:
-            self.mirror.publish_rest()
+        if self.publisher is not None:
+            self.publisher.publish_rest()
         self._batches += 1
         return committed - began, published - committed

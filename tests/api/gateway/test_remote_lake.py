@@ -138,7 +138,7 @@ def test_an_announced_epoch_is_looked_for_at_once(remote: Remote, monkeypatch: p
     remote.epoch(make.put("n", "k"))
     follower.hears(True)  # what was published before it began to listen
     seen.wait_for(2)
-    remote.fold.mirror.on_published = follower.announced
+    remote.fold.publisher.on_published = follower.announced
     _until_it_looks_no_more(follower)
     remote.epoch(make.put("n", "l"))
     seen.wait_for(3)
@@ -200,11 +200,11 @@ def test_what_has_expired_is_deleted_there(remote: Remote) -> None:
         one.fold()
     for table in one.writer.tables.values():
         table.checkpoint()
-    one.mirror.publish_rest()
+    one.publisher.publish_rest()
     there = open_store(remote.url)
     before = {found.path for found in there.listed("kvConfigTable")}
-    one.mirror.vacuum("kvConfigTable", 0)
-    one.mirror.clean_log("kvConfigTable")
+    one.publisher.vacuum("kvConfigTable", 0)
+    one.publisher.clean_log("kvConfigTable")
     gone = before - {found.path for found in there.listed("kvConfigTable")}
     assert any(path.endswith(".json") for path in gone)
     assert len([path for path in gone if "part-" in path or "cdc-" in path]) >= 2, gone
@@ -232,7 +232,7 @@ def test_files_of_any_broker_name_are_deleted_there(remote: Remote) -> None:
     assert len(files()) > needed + len(names)
 
     def vacuumed() -> bool:  # a store's times are of whole seconds
-        one.mirror.vacuum("topicQueueTable", 0)
+        one.publisher.vacuum("topicQueueTable", 0)
         return len(files()) == needed
 
     until(vacuumed)

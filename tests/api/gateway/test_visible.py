@@ -97,7 +97,10 @@ def test_the_outcome_is_the_rules_own(tmp_path: Path, event: AnyEvent, verdict: 
 
 def test_what_the_head_cannot_tell_in_time_is_durable(tmp_path: Path) -> None:
     """The log takes what is written and cannot be read, and something that somebody else wrote came before."""
-    with LocalLake(tmp_path, folds=False) as lake, lake.gateway(head_wait_s=0.05, clock_interval_s=3600.0) as local:
+    with (
+        LocalLake(tmp_path, folds=False) as lake,
+        lake.gateway(live_view_wait_s=0.05, clock_interval_s=3600.0) as local,
+    ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(local.gateway._replica._reader, "read", unreadable)
             until(lambda: local.gateway.replica.failing)  # or it may be about to read what comes now

@@ -170,7 +170,7 @@ def test_a_write_is_seen_at_the_head_at_once_and_in_the_tables_when_they_have_it
 
 def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
     """A record that somebody else wrote comes before, and cannot be read."""
-    api: HttpApi = make_api(fold=False, clock_interval_s=3600.0, head_wait_s=0.05)
+    api: HttpApi = make_api(fold=False, clock_interval_s=3600.0, live_view_wait_s=0.05)
     reader = api.gateway._replica._reader
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "read", unreadable)
@@ -180,7 +180,7 @@ def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
         receipt = parsed(answer, RegistrationAnswer)
         assert (answer.status_code, receipt.visible, receipt.outcome) == (202, False, "accepted")
         problem(api.get("/v1/topics/orders/route"), 404, "topic-not-exist")
-        assert "head" in api.get("/readyz").json()["checks"]["view"]["reason"]
+        assert "event log" in api.get("/readyz").json()["checks"]["view"]["reason"]
     assert api.get(f"/v1/topics/orders/route?wait_for={receipt.offset}&wait_timeout=30000").status_code == 200
 
 

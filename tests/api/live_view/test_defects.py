@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from api.gateway.metrics import Metrics
-from api.http.readiness import head_problem
+from api.http.readiness import live_view_problem
 from api.live_view import replica as head_module
 from api.live_view.replica import LiveReplica
 from dev.peers.java import wait_until
@@ -102,7 +102,7 @@ class Scene:
     def is_aside(self, why: str) -> None:
         wait_until(lambda: self.head.fallback_reason is not None, WAIT_S, "the head to step aside")
         assert why in str(self.head.fallback_reason)
-        assert why in str(head_problem(self.head))
+        assert why in str(live_view_problem(self.head))
 
     def is_back(self) -> None:
         wait_until(lambda: self.head.fallback_reason is None, WAIT_S, "the head to come back")
@@ -365,7 +365,7 @@ def test_a_defect_of_the_writer(
         assert checks.differences == {table: rows}, "told once"
         assert gateway.gateway.replica.fallback_reason is None
         assert metrics(gateway)[f'routelake_live_view_differences_total{{table="{table}"}}'] == rows
-        (file,) = lake.lake_dir.glob("head-differences-*.json")
+        (file,) = lake.lake_dir.glob("live-view-differences-*.json")
         (report,) = json.loads(file.read_text())["differences"]
         assert (report["epoch"], report["counts"]) == (epoch, {table: rows})
         check = ready(gateway)["checks"]["live_view"]
@@ -417,7 +417,7 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             command(gateway, make.put("n", "k", "1"))
             wait_until(lambda: head.fallback_reason is not None, WAIT_S, "the head to step aside")
             theirs = f"version {STATE_MACHINE_VERSION + 1} of the rules"
-            assert f"{theirs}, this gateway has version {STATE_MACHINE_VERSION}" in str(head_problem(head))
+            assert f"{theirs}, this gateway has version {STATE_MACHINE_VERSION}" in str(live_view_problem(head))
             assert metrics(gateway)["routelake_live_view_fallback"] == 1
             assert metrics(gateway)['routelake_rules_version{of="tables"}'] == STATE_MACHINE_VERSION + 1
             assert theirs in ready(gateway)["checks"]["live_view"]["reason"]

@@ -10,6 +10,6 @@ from dev.peers.routelake import Routelake
 
 def test_a_difference_that_a_process_found_fails_its_test(gateway: Routelake) -> None:
     gateway.lake_dir.mkdir(exist_ok=True)
-    (gateway.lake_dir / "head-differences-one.json").write_text('{"differences": ["planted"]}')
-    with pytest.raises(AssertionError, match="head-differences-one.json.*planted"):
+    (gateway.lake_dir / "live-view-differences-one.json").write_text('{"differences": ["planted"]}')
+    with pytest.raises(AssertionError, match="live-view-differences-one.json.*planted"):
         gateway.stop()
