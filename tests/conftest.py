@@ -17,10 +17,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from dev.support.measured import Measured, runs_tests
@@ -84,6 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["ROUTELAKE_FOLD_CORES"] = "0"  # tests wait for epochs, which come up to ten seconds later with a limit
     # A command that a test runs in this process must not turn the logging round for the tests after it.
     logs.configure = _ignore_process
+    # Typer builds all commands for each command line. That takes longer than most commands that tests run in this process.
+    typer.main.get_command = cache(typer.main.get_command)
     if (folder := config.getoption("--measure")) is not None and runs_tests(config):
         config.pluginmanager.register(Measured(config, folder))
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
