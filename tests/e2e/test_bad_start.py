@@ -57,13 +57,6 @@ def test_a_port_in_use(tmp_path: Path, api: str) -> None:
         refused(gateway(tmp_path / "data", **{api: port}), f"127.0.0.1:{port}", f"--{api}")
 
 
-@pytest.mark.parametrize("command", ["gateway", "fold", "serve"])
-def test_a_data_directory_that_cannot_be_written(tmp_path: Path, command: str) -> None:
-    """A file in its place: root may write into any folder."""
-    (tmp_path / "data").write_text("")
-    refused(start(command, "--data-dir", str(tmp_path / "data")), "cannot write to the data directory", "--data-dir")
-
-
 def test_a_lake_that_another_fold_holds(tmp_path: Path) -> None:
     (tmp_path / "data" / "lake").mkdir(parents=True)
     held = lock_lake(tmp_path / "data" / "lake")
@@ -132,22 +125,3 @@ def test_a_log_that_ends_before_the_tables_do(tmp_path: Path) -> None:
     lake_dir.mkdir(parents=True)
     drive(lake_dir, [written([(0, make.register()), (0, make.put("n", "k"))])])
     refused(gateway(tmp_path / "data"), "ends at offset", "Restore", "new data directory")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--event-log", "mysql://x"), ("mysql://x", "sqlite://")),
-        (("--event-log", "kafka://"), ("kafka://",)),
-        (("--remoting", "9876"), ("--remoting", "HOST:PORT")),
-        (("--http", "127.0.0.1:99999"), ("--http", "HOST:PORT")),
-        (("--config", "/nonexistent/namesrv.properties"), ("/nonexistent/namesrv.properties",)),
-        (("--tls-cert", "/nonexistent/tls.pem"), ("--tls-cert and --tls-key",)),
-        (
-            ("--tls-cert", "/nonexistent/tls.pem", "--tls-key", "/nonexistent/tls.key"),
-            ("the certificate /nonexistent/tls.pem cannot be read",),
-        ),
-    ],
-)
-def test_options_that_make_no_sense(tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...]) -> None:
-    refused(start("gateway", "--data-dir", str(tmp_path / "data"), *options), *words)
