@@ -81,8 +81,24 @@ SECURED = (
 )
 
 
-@pytest.mark.parametrize("secured", [False, True], ids=["plain", "client certificates required"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "0.0.0.0", "[::]"])
+@pytest.mark.parametrize(
+    ("host", "secured"),
+    [
+        pytest.param("127.0.0.1", False, id="loopback"),
+        pytest.param("0.0.0.0", False, id="all-addresses"),
+        pytest.param("[::]", True, id="all-addresses-client-certificates"),
+        *(
+            pytest.param(host, secured, id=f"{host}{'-client-certificates' if secured else ''}", marks=pytest.mark.deep)
+            for host, secured in [
+                ("[::1]", False),
+                ("[::]", False),
+                ("127.0.0.1", True),
+                ("0.0.0.0", True),
+                ("[::1]", True),
+            ]
+        ),
+    ],
+)
 def test_a_gateway_as_a_container_asks_it(tmp_path: Path, host: str, secured: bool) -> None:
     if ":" in host and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
