@@ -17,9 +17,14 @@ from typing import Final, NoReturn
 
 from schemas.errors import RoutelakeError, SetupError
 
+EXIT_DONE: Final = 0
+"""Done, or stopped as asked."""
 EXIT_FAILED: Final = 1
+"""Failed: a defect, a full or failing disk, or another fold has the tables. A supervisor may start it again. Nothing is
+lost."""
 EXIT_SETUP: Final = 2
-"""It cannot start as things are: the message says what to do."""
+"""Cannot start with these settings. The line that begins with `routelake:` says what to do. A supervisor must not start
+it again."""
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 

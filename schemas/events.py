@@ -63,13 +63,14 @@ class Event(msgspec.Struct, frozen=True, rename="camel", tag_field="command", kw
 
 
 class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
-    """103.
+    """A broker registers itself and its topics (request code 103), or repeats its registration.
 
-    ``topic_config_table`` is None when the gateway left the body out because ``topic_config_digest`` was
-    already known to be applied; an empty dict is a registration without topics.
+    ``topic_config_table`` is null in a topicless registration: ``topic_config_digest`` names topics that are already
+    applied. An empty object is a registration without topics.
 
     ``delete_absent_topics`` is the gateway's deleteTopicWithBrokerRegistration at the time of receipt.
-    ``heartbeat_timeout_millis`` and ``enable_acting_master`` keep "absent" apart, because the rules do.
+    ``heartbeat_timeout_millis`` and ``enable_acting_master`` are null if the request does not have them, because the
+    rules distinguish this.
     """
 
     cluster_name: str
@@ -96,10 +97,10 @@ class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
 
 
 class UnregisterBroker(Event, frozen=True, tag="UNREGISTER_BROKER"):
-    """104. A request without a usable brokerId has an effect too, if half of one.
+    """A broker unregisters (request code 104). A request without a usable brokerId has a part of this effect.
 
-    With ``if_overdue`` a gateway says that another broker has the address: this one expires while nobody else does,
-    unless it was heard meanwhile.
+    With ``if_overdue`` the sender is a gateway that found another broker at the address. The broker then expires, also
+    during self-preservation, unless it sent a heartbeat meanwhile.
     """
 
     cluster_name: str
@@ -110,7 +111,7 @@ class UnregisterBroker(Event, frozen=True, tag="UNREGISTER_BROKER"):
 
 
 class BrokerHeartbeat(Event, frozen=True, tag="BROKER_HEARTBEAT"):
-    """904, and 322 QUERY_DATA_VERSION, whose only effect on the tables is the same refresh."""
+    """A broker sends a heartbeat (request code 904), or a QUERY_DATA_VERSION (322), which has the same effect."""
 
     cluster_name: str
     broker_name: str
@@ -118,10 +119,10 @@ class BrokerHeartbeat(Event, frozen=True, tag="BROKER_HEARTBEAT"):
 
 
 class ChannelClosed(Event, frozen=True, tag="CHANNEL_CLOSED"):
-    """A broker's connection to one gateway ended (BrokerHousekeepingService): one event per broker bound to it.
+    """A broker's connection to a gateway was closed (BrokerHousekeepingService). Each of its brokers gets an event.
 
-    ``grace_ms`` is the gateway's setting at the time of receipt: 0, and the broker leaves at once; else it has so long
-    to be heard again.
+    ``grace_ms`` is the gateway's setting at the time of receipt. With 0 the broker leaves at once. Otherwise it has so
+    much time to send a heartbeat.
     """
 
     cluster_name: str
@@ -132,7 +133,7 @@ class ChannelClosed(Event, frozen=True, tag="CHANNEL_CLOSED"):
 
 
 class DeleteTopic(Event, frozen=True, tag="DELETE_TOPIC_IN_NAMESRV"):
-    """216. With a cluster: only the rows of its brokers."""
+    """A topic is deleted (request code 216), with a cluster on its brokers only."""
 
     topic: str
     cluster_name: str | None = None
@@ -149,26 +150,26 @@ class RegisterTopicQueue(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisterTopic(Event, frozen=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
-    """217 for one broker group: the gateway writes one event per accepted queueDatas entry."""
+    """A topic is registered for one broker group (request code 217). Each accepted queueDatas entry is one event."""
 
     topic: str
     queue_data: RegisterTopicQueue
 
 
 class WipeWritePerm(Event, frozen=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
-    """205."""
+    """The write permission of a broker's topics is removed (request code 205)."""
 
     broker_name: str
 
 
 class AddWritePerm(Event, frozen=True, tag="ADD_WRITE_PERM_OF_BROKER"):
-    """327."""
+    """The write permission of a broker's topics is restored (request code 327)."""
 
     broker_name: str
 
 
 class PutKvConfig(Event, frozen=True, tag="PUT_KV_CONFIG"):
-    """100. A missing value is accepted and then reads as "not found"."""
+    """A KV entry is set (request code 100). A missing value is accepted, and reads as "not found"."""
 
     namespace: str
     key: str
@@ -176,21 +177,21 @@ class PutKvConfig(Event, frozen=True, tag="PUT_KV_CONFIG"):
 
 
 class DeleteKvConfig(Event, frozen=True, tag="DELETE_KV_CONFIG"):
-    """102."""
+    """A KV entry is deleted (request code 102)."""
 
     namespace: str
     key: str
 
 
 class AccessRefused(Event, frozen=True, tag="ACCESS_REFUSED"):
-    """Somebody may not do what they asked for; the rules pass over it. One stands for all of its kind within a while.
+    """A request was refused for want of a role. One event represents all of its kind within a minute. No state changes.
 
-    ``actor.user`` is who has shown to be somebody, ``claimed_user`` the account that a wrong proof named.
+    ``actor.user`` is the authenticated user, ``claimed_user`` the account that a wrong proof named.
 
-    ``request`` is RequestCode's name, or the HTTP operation's; ``role`` the actor's, ``needed`` the least that may,
-    None for a request that nobody may send; ``reason`` is one of `security.policy.REASONS`, ``remark`` for a person.
-    ``is_refused`` is false where the mode lets it pass; ``times`` counts those of its kind since the last that was
-    written. ``topic`` and ``broker_name`` are the request's, if it names any.
+    ``request`` is the name of the RequestCode or of the HTTP operation. ``role`` is the actor's, ``needed`` the least
+    role that is allowed, null if no role is. ``reason`` is one of `security.policy.REASONS`, ``remark`` a sentence for
+    a person. ``is_refused`` is false if the mode accepts the request. ``times`` counts those of its kind since the last
+    one that was written. ``topic`` and ``broker_name`` are those of the request, if it names any.
     """
 
     request: str
@@ -206,23 +207,24 @@ class AccessRefused(Event, frozen=True, tag="ACCESS_REFUSED"):
 
 
 class Clock(Event, frozen=True, tag="CLOCK"):
-    """Only moves event time, so that brokers expire when nobody says anything more: one in every few seconds."""
+    """Event time advances. A gateway writes this event every few seconds, so that brokers expire if nothing arrives."""
 
 
 class Resume(Event, frozen=True, tag="RESUME"):
-    """First event after a time in which no gateway wrote: the time since the record before counts against no broker.
+    """The first event after a time in which no gateway wrote. All deadlines move by that time.
 
-    With ``after_ms`` it is one only where the log stamped it later than that, and nothing otherwise: Kafka may take
-    what was sent to it long ago, so it goes in front of all that a gateway sends there.
+    With ``after_ms`` it has an effect only if the event log stamped it later than that. Kafka may accept a record long
+    after it was sent, so a gateway sends this event before all others.
     """
 
     after_ms: Long | None = None
 
 
 class Preserve(Event, frozen=True, tag="PRESERVE"):
-    """Too many live brokers fell silent at once: from here on nobody expires, until PRESERVE_END.
+    """Self-preservation begins: too many live brokers missed heartbeats at once. No broker expires until PRESERVE_END.
 
-    ``live`` and ``silent`` are what the gateway counted, ``percent`` its threshold: for the history, not for the rules.
+    ``live`` and ``silent`` are the numbers that the gateway counted, ``percent`` is its threshold. They are for the
+    history, and no rule reads them.
     """
 
     live: Int
@@ -231,10 +233,10 @@ class Preserve(Event, frozen=True, tag="PRESERVE"):
 
 
 class PreserveEnd(Event, frozen=True, tag="PRESERVE_END"):
-    """Brokers expire again.
+    """Self-preservation ends, and brokers expire again.
 
-    ``grace_ms``: who is overdue by now has so long to be heard; with 0 they expire at once. ``reason`` is for the
-    history: RECOVERED, LIMIT, SWITCHED_OFF or REQUESTED.
+    ``grace_ms`` is the time that overdue brokers have to send a heartbeat. With 0 they expire at once. ``reason`` is
+    for the history: RECOVERED, LIMIT, SWITCHED_OFF or REQUESTED.
     """
 
     grace_ms: Long

@@ -11,46 +11,49 @@ from __future__ import annotations
 from typing import Final
 
 MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
-"""Of an event's JSON, before compression. 100,000 topics with names of 127 characters take 15 MB."""
+"""Size of the JSON of one event before compression, in bytes. 100,000 topics with names of 127 characters take
+15 MB."""
 
 MAX_READABLE_EVENT_BYTES: Final = 128 * 1024 * 1024
-"""What the fold still reads of a log that was written before there was a smaller bound; beyond it, quarantine."""
+"""Size of an event that the fold reads, in bytes, for event logs older than `MAX_EVENT_BYTES`. A larger event goes to
+quarantineTable."""
 
 MAX_TOPICS: Final = 250_000
-"""Topics of one registration."""
+"""Number of topics in one registration."""
 
 MAX_MAPPINGS: Final = 250_000
-"""Static topic mappings of one registration, each counted with the queue ids in its currIdMap."""
+"""Number of static topic mappings in one registration. Each counts with the queue ids in its currIdMap."""
 
 MAX_GROUP_ADDRESSES: Final = 64
-"""Addresses of one brokerName that are live or on their way. RocketMQ has a handful; each change of one writes
-the table of all of them."""
+"""Number of addresses of one brokerName that are live or being registered. RocketMQ groups have a handful. Each change
+of one address writes the table of all of them."""
 
 MAX_FILTER_SERVERS: Final = 10_000
-"""Filter servers of one registration."""
+"""Number of filter servers in one registration."""
 
 MAX_TOPIC_QUEUES: Final = 1_000
-"""queueDatas of one REGISTER_TOPIC_IN_NAMESRV, each of which is an event."""
+"""Number of queueDatas in one REGISTER_TOPIC_IN_NAMESRV. Each is an event."""
 
 MAX_NAME_BYTES: Final = 1024
-"""UTF-8 bytes of a name: topic, cluster, address, KV namespace, KV key, ..."""
+"""Length of a name in bytes of UTF-8: topic, cluster, address, KV namespace, KV key."""
 
 MAX_BROKER_NAME_PATH_BYTES: Final = 240
-"""Of a brokerName, percent-encoded: ``brokerName=<name>`` is a directory of topicQueueTable, and file systems take 255
-bytes for its name. (In a table's log delta-rs encodes it once more; nothing bounds that.)"""
+"""Length of a percent-encoded brokerName in bytes. ``brokerName=<name>`` is a folder of topicQueueTable, and file
+systems accept names of 255 bytes. (delta-rs encodes it once more in the table's log, where no limit applies.)"""
 
 MAX_KV_VALUE_BYTES: Final = 256 * 1024
-"""UTF-8 bytes of one KV value."""
+"""Size of one KV value in bytes of UTF-8."""
 
 MAX_KV_BYTES: Final = 16 * 1024 * 1024
-"""Of all KV configuration: UTF-8 bytes of each entry's namespace, key and value, and `KV_ENTRY_BYTES` for the entry.
-The fold enforces it (what is on its way cannot be known before), so it holds for every listener and log."""
+"""Size of the whole KV configuration in bytes: namespace, key and value of each entry, and `KV_ENTRY_BYTES` for each.
+The state machine checks it, because no listener knows which entries are still on their way."""
 
 KV_ENTRY_BYTES: Final = 256
+"""Bytes that each KV entry counts in addition to its text."""
 
 MAX_HEADER_FIELDS: Final = 256
-"""Header fields of a remoting request. Stock peers send fewer than thirty."""
+"""Number of header fields in a remoting request. Stock peers send fewer than thirty."""
 
 MAX_HEADER_FIELDS_BYTES: Final = 32 * 1024
-"""Names and values of a remoting request's header fields, the value of a KV entry not counted. Stock peers send a few
-hundred bytes, a signature of ACL included."""
+"""Size of all names and values of a remoting request's header fields in bytes, without the value of a KV entry. Stock
+peers send a few hundred bytes, a signature included."""

@@ -6,25 +6,31 @@ from __future__ import annotations
 from typing import Final
 
 APPLIED: Final = "applied"
+"""The command changed the state."""
+
 UNCHANGED: Final = "unchanged"
+"""The command was valid, but the state already was as the command wants it."""
+
 REJECTED: Final = "rejected"
+"""A rule rejected the command, and nothing changed. `reason` has the rule."""
+
 ACCEPTED: Final = "accepted"
-"""In answers alone: durable, and not folded yet."""
+"""In answers only: the command is durable, but the gateway cannot apply the event log yet, so its result is unknown."""
 
 SINGLE_TOPIC_REFUSED: Final = "SINGLE_TOPIC_REFUSED"
-"""A registration with exactly one topic may not create a broker (answered with SYSTEM_ERROR)."""
+"""A registration with exactly one topic must not create a broker. It is answered with SYSTEM_ERROR."""
 
 STATE_VERSION_CONFLICT: Final = "STATE_VERSION_CONFLICT"
-"""The brokerId is held by a living address that is ahead in stateVersion (answered OK, with empty fields)."""
+"""The brokerId belongs to a live address with a higher stateVersion. The answer is OK, with empty fields."""
 
 TOPICS_REQUIRED: Final = "TOPICS_REQUIRED"
-"""The gateway left the topics out, and they turned out to be needed; the next registration brings them."""
+"""The gateway stored a topicless registration, but the topics are needed. The next registration brings them."""
 
 UNKNOWN_BROKER: Final = "UNKNOWN_BROKER"
-"""A topic was registered for a broker that is not."""
+"""A topic was registered for a broker that is not registered."""
 
 KV_TABLE_FULL: Final = "KV_TABLE_FULL"
-"""The KV configuration would grow past `schemas.limits.MAX_KV_BYTES`; nothing was changed."""
+"""The KV configuration would exceed its size limit (`MAX_KV_BYTES`)."""
 
 QUARANTINED: Final = "QUARANTINED"
-"""A rule failed on the event (a defect): quarantineTable has it, nothing was changed."""
+"""The state machine failed on the event, which is a defect. quarantineTable has the event."""

@@ -35,22 +35,27 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     """The limits; None is no limit. On the command line the names have dashes.
 
     Attributes:
-        connections: To the NameServer's port, of one address.
-        http_connections: To the HTTP port, of one address.
-        tls_handshakes_per_s: TLS connections that one address begins, to either port.
-        refused_proofs_per_min: Tokens, sessions and writes of one address that are refused over HTTP.
-        reads_per_s: Requests of readers, of one peer; routes that are answered from memory are not counted.
-        broker_requests_per_s: Requests that brokers send.
-        admin_requests_per_s: All others.
-        heartbeat_mb_per_h: Of the event log, by heartbeats and repeated registrations of one peer.
-        broker_mb_per_h: Of log and tables, by what brokers of one peer change.
-        admin_mb_per_h: Likewise, by admins.
-        new_names_per_min: Topics, brokerNames and KV keys that were not there, of one peer.
-        brokers: Brokers that one peer has registered.
-        topics: Topics of all those and static mappings, each counted for each brokerName.
-        topic_mb: What their registrations take as JSON.
-        all_brokers: brokerNames in all.
-        all_topics: Names of topics in all.
+        connections: Number of connections of one address to the NameServer's port.
+        http_connections: Number of connections of one address to the HTTP port.
+        tls_handshakes_per_s: TLS connections that one address begins per second, to either port. One more is closed.
+        refused_proofs_per_min: Refused tokens, sessions and writes of one address per minute over HTTP.
+        reads_per_s: Requests of readers per second. Routes that are answered from memory do not count. Over HTTP they
+            are counted by address, with metrics, documents and console, and without health requests.
+        broker_requests_per_s: Requests of brokers per second.
+        admin_requests_per_s: All other requests per second.
+        heartbeat_mb_per_h: MB on the event log per hour from heartbeats and unchanged registrations. If it runs low,
+            a heartbeat is answered but not written while the last one is younger than a quarter of the broker's timeout
+            (half of it if nothing is left).
+        broker_mb_per_h: MB on the event log and in the tables per hour from changes by brokers.
+        admin_mb_per_h: MB on the event log and in the tables per hour from changes by admins.
+        new_names_per_min: New topics, brokerNames and KV keys per minute.
+        brokers: Number of registered brokers.
+        topics: Number of topics and static topic mappings of these brokers. Each counts once for each brokerName.
+        topic_mb: MB of JSON of their registrations, with mappings and filter servers.
+        all_brokers: Number of brokerNames of all peers together. At the limit new names are refused. Existing ones can
+            change.
+        all_topics: Number of topic names of all peers together. At the limit new names are refused. Existing ones can
+            change.
     """
 
     connections: int | None = 8_000

@@ -51,25 +51,26 @@ class HttpSettings:
         name_servers: What `/rocketmq/nsaddr` answers; none: the gateways that are there.
         console_sites: Other routelakes that the console offers to go to.
         sessions_dir: Where several worker processes keep the console's sessions together; None: this one has its own.
-        max_body_bytes: Of a registration, also after decompression.
-        max_small_body_bytes: Of every other body.
-        max_bodies_bytes: Of all bodies being read or worked on at a time; beyond it, SYSTEM_BUSY for whoever has let
-            most of them lie unfinished for longest.
-        body_timeout_s: A body must be complete by then.
-        header_timeout_s: So must the head of a request, counted from its first byte (or from connecting).
-        linger_s: How long a client may go on sending a body after its request was answered.
-        write_timeout_s: How long an answer may lie unfetched.
-        max_header_bytes: Of the head of a request.
-        keep_alive_s: An idle connection is closed after this.
-        max_connections: For one more, the idlest of the address that holds most are closed.
-        max_connections_per_address: None: as many as there may be in all. For one more, the newcomer is closed.
-        max_held_bytes: Of heads, unread bodies, waiting requests and answers that are not fetched, all connections
-            together; beyond it, whoever holds most for longest is cut off.
-        max_long_polls: Long polls held at a time; beyond it, one of the address with most is answered early.
-        max_subscribers: Of `GET /v1/events`; beyond it, one of the address with most is evicted.
-        history_threads: Delta reads running at a time.
-        history_queue: Delta reads waiting for their turn; beyond it, SYSTEM_BUSY for whoever has most waiting.
-        fold_stale_s: A fold that was not heard of for this long is not alive.
+        max_body_bytes: Size of the body of a registration, also after decompression.
+        max_small_body_bytes: Size of every other body.
+        max_bodies_bytes: Size of all bodies that are read or processed at a time. Beyond it, the address with the most
+            unfinished bytes for the longest time gets SYSTEM_BUSY.
+        body_timeout_s: Time in which a body must be complete.
+        header_timeout_s: Time in which the head of a request must be complete, from its first byte or from connecting.
+        linger_s: Time for which a client may go on sending a body after its request was answered.
+        write_timeout_s: Time for which an answer may stay unread.
+        max_header_bytes: Size of the head of a request.
+        keep_alive_s: Time after which an idle connection is closed.
+        max_connections: Number of connections. For one more, the longest idle connections of the address with most
+            are closed.
+        max_connections_per_address: Number of connections of one address. One more is closed. None: no such limit.
+        max_held_bytes: Size of heads, unread bodies, waiting requests and unread answers of all connections together.
+            Beyond it, the connection with the most bytes for the longest time is closed.
+        max_long_polls: Number of open long polls. Beyond it, one of the address with most is answered early.
+        max_subscribers: Number of subscribers to `GET /v1/events`. Beyond it, one of the address with most is closed.
+        history_threads: Number of history reads that run at a time.
+        history_queue: Number of history reads that wait. Beyond it, the peer with most waiting gets SYSTEM_BUSY.
+        fold_stale_s: Age of the fold's last status after which the fold counts as down.
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict)
