@@ -200,6 +200,29 @@ class HttpApp(FastAPI):
                 metrics.route_latency.observe(seconds)
 
 
+ROUTERS: Final = tuple(
+    module.router
+    for module in (
+        routes_brokers,
+        routes_topics,
+        routes_history,
+        routes_reports,
+        routes_activity,
+        routes_timelines,
+        routes_events,
+        routes_clusters,
+        routes_admin,
+        routes_kv,
+        routes_preservation,
+        routes_health,
+        routes_console,
+        routes_nameserver,
+        routes_docs,
+    )
+)
+"""Endpoints of the application."""
+
+
 def create_app(
     gateway: Gateway,
     history: History,
@@ -287,24 +310,8 @@ def create_app(
     app.state.topic_counts = TopicCounts()
     app.sites = TrustedOrigins(settings)
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
-    for module in (
-        routes_brokers,
-        routes_topics,
-        routes_history,
-        routes_reports,
-        routes_activity,
-        routes_timelines,
-        routes_events,
-        routes_clusters,
-        routes_admin,
-        routes_kv,
-        routes_preservation,
-        routes_health,
-        routes_console,
-        routes_nameserver,
-        routes_docs,
-    ):
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
     app.openapi = _once(lambda: openapi_document(app))  # type: ignore[method-assign]
     return app
 

@@ -63,7 +63,7 @@ def path_to_match(raw_path: bytes) -> str | None:
 
 
 TopicPath = Annotated[str, Path(description="The topic.", examples=["orders"])]
-IfNoneMatch = Annotated[str | None, Header(description="ETag of the copy that the client has.")]
+IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="ETag of the copy that the client has.")]
 
 
 def check_name(problem: str | None, field: str) -> None:

@@ -38,38 +38,57 @@ class Use(StrEnum):
 
 
 class Key(NamedTuple):
-    """One key. ``kind`` is boolean, int or String, as its Java setter takes it; ``field`` its name in Python."""
+    """One key.
+
+    Attributes:
+        name: The name in the file.
+        kind: boolean, int or String, as the Java setter accepts it; percent for a key of routelake.
+        use: Effect of the key.
+        field: The name in Python.
+        meaning: Sentences for the reference; empty if the key is ignored.
+    """
 
     name: str
     kind: str
     use: Use
     field: str = ""
+    meaning: str = ""
 
 
-def _key(name: str, kind: str, use: Use) -> Key:
-    return Key(name, kind, use, re.sub(r"[A-Z]", lambda found: "_" + found[0].lower(), name))
+def _key(name: str, kind: str, use: Use, meaning: str = "") -> Key:
+    return Key(name, kind, use, re.sub(r"[A-Z]", lambda found: "_" + found[0].lower(), name), meaning)
 
 
-_LIVE: Final = (
-    "supportActingMaster",
-    "orderMessageEnable",
-    "returnOrderTopicConfigToBroker",
-    "deleteTopicWithBrokerRegistration",
-    "enableAllTopicList",
-    "enableTopicList",
-    "notifyMinBrokerIdChanged",
-)
+_LIVE: Final = {
+    "supportActingMaster": "A slave may act for a master that is gone.",
+    "orderMessageEnable": "Route answers have the order configuration of KV.",
+    "returnOrderTopicConfigToBroker": "The answer to REGISTER_BROKER has the whole ORDER_TOPIC_CONFIG.",
+    "deleteTopicWithBrokerRegistration": "A registration deletes the topics that it leaves out. Each registration is "
+    "then stored with its topics and waits for its result.",
+    "enableAllTopicList": "GET_ALL_TOPIC_LIST_FROM_NAMESERVER is answered.",
+    "enableTopicList": "The lists by cluster and by unit are answered.",
+    "notifyMinBrokerIdChanged": "Brokers are notified when the smallest brokerId of their group changes.",
+}
+"""Key -> meaning. Each is a boolean."""
 
 _START: Final = {
-    "needWaitForService": "boolean",
-    "waitSecondsForService": "int",
-    "scanNotActiveBrokerInterval": "int",
-    "bindAddress": "String",
-    "listenPort": "int",
-    "serverChannelMaxIdleTimeSeconds": "int",
-    "serverSocketBacklog": "int",
-    "configBlackList": "String",
+    "needWaitForService": (
+        "boolean",
+        "If the tables have no broker yet, route queries get code 1 for some time. The HTTP API does not wait.",
+    ),
+    "waitSecondsForService": ("int", "This time, in seconds."),
+    "scanNotActiveBrokerInterval": (
+        "int",
+        "Time between CLOCK events, in milliseconds. A missing heartbeat may be noticed that much later. Heartbeats "
+        "and unchanged registrations reach the tables that much later, too.",
+    ),
+    "bindAddress": ("String", "Address of the NameServer. `--remoting` wins. The default of RocketMQ is 0.0.0.0."),
+    "listenPort": ("int", "Port of the NameServer. `--remoting` wins."),
+    "serverChannelMaxIdleTimeSeconds": ("int", "Idle time after which a connection is closed, in seconds. 0: never."),
+    "serverSocketBacklog": ("int", "Number of connections that the kernel queues."),
+    "configBlackList": ("String", "Keys that UPDATE_NAMESRV_CONFIG cannot change either, separated by `;`."),
 }
+"""Key -> type and meaning."""
 
 REFUSED: Final = {
     "clusterTest": "with it a NameServer asks another environment for topics it does not know, and answers nothing "
@@ -110,9 +129,9 @@ _IGNORED: Final = (
 KEYS: Final = {
     key.name: key
     for key in (
-        *(_key(name, "boolean", Use.LIVE) for name in _LIVE),
-        *(_key(name, kind, Use.START) for name, kind in _START.items()),
-        *(_key(name, "boolean", Use.REFUSED) for name in REFUSED),
+        *(_key(name, "boolean", Use.LIVE, meaning) for name, meaning in _LIVE.items()),
+        *(_key(name, kind, Use.START, meaning) for name, (kind, meaning) in _START.items()),
+        *(_key(name, "boolean", Use.REFUSED, f"Refused if true: {why}.") for name, why in REFUSED.items()),
         *(_key(name, "", Use.IGNORED) for name in _IGNORED),
     )
 }
@@ -122,7 +141,11 @@ LIVE_KEYS: Final = {key.name: key for key in KEYS.values() if key.use is Use.LIV
 """Switches of RocketMQ that UPDATE_NAMESRV_CONFIG may change."""
 
 SELF_PRESERVATION: Final = "selfPreservationPercent"
-OWN_KEYS: Final = {SELF_PRESERVATION: _key(SELF_PRESERVATION, "percent", Use.LIVE)}
+OWN_KEYS: Final = {
+    SELF_PRESERVATION: _key(
+        SELF_PRESERVATION, "percent", Use.LIVE, "Share of live brokers, 0 to 99, as `--self-preservation`. 0: off."
+    )
+}
 """Switches that RocketMQ does not have."""
 
 SWITCHES: Final = LIVE_KEYS | OWN_KEYS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dev.docs import ROOT, markdown_files
-from dev.reference import alerts, tables
+from dev.reference import alerts, event_types, http, limits, metrics, options, properties, results, tables
 
 COPIES: Final = {alerts.CHART_FILES / name: alerts.MIXIN / name for name in alerts.COPIED}
 """Copy -> original."""
@@ -18,8 +18,26 @@ COPIES: Final = {alerts.CHART_FILES / name: alerts.MIXIN / name for name in aler
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "alerts": alerts.reference,
     "alerts-how-to": alerts.how_to,
+    "access-reasons": results.access_reasons,
+    "commands": options.all_commands,
+    "endpoints": http.endpoints,
+    "events": event_types.block,
+    "exit-codes": results.exit_codes,
+    "kafka-properties": properties.kafka,
+    "limits-events": limits.events,
+    "limits-http": limits.http,
+    "limits-remoting": limits.remoting,
+    "metrics": metrics.block,
+    "namesrv-ignored": properties.ignored,
+    "namesrv-keys": properties.namesrv,
+    "outcomes": results.outcomes,
+    "problems": http.problems,
+    "quotas": limits.quotas,
+    "reasons": results.reasons,
+    "remarks": results.remarks,
     "tables": tables.sections,
     **alerts.heads(),
+    **options.groups(),
 }
 """Name of a block -> function that returns its Markdown."""
 

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supported Kafka client properties, and messages about all others. Pure.
-
-=========================================================  ======================================================
 property                                                   here
 =========================================================  ======================================================
 security.protocol                                          PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
@@ -21,6 +18,8 @@ ssl.endpoint.identification.algorithm                      https, or empty: any 
 ssl.enabled.protocols                                      TLSv1.2, TLSv1.3
 client.id                                                  how the broker's log and quotas name us
 =========================================================  ======================================================
+=======
+"""Kafka client properties that an event log in Kafka accepts, and the objection to each other one. Pure.
 
 Passwords, secrets and keys may be ``file:PATH`` or ``env:NAME``.
 
@@ -33,20 +32,43 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-KNOWN: Final = frozenset(
-    {
-        *("security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username"),
-        *("sasl.password", "sasl.login.callback.handler.class", "client.id", "ssl.key.password"),
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        *("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates", "ssl.ca.location"),
-        *("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain"),
-        *("ssl.certificate.location", "ssl.key.location"),
-        *("ssl.endpoint.identification.algorithm", "ssl.enabled.protocols"),
-    }
-)
+PROPERTIES: Final = {
+    "security.protocol": "PLAINTEXT (the default), SSL, SASL_PLAINTEXT or SASL_SSL.",
+    "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. Kerberos is not supported.",
+    "sasl.mechanisms": "The same, as librdkafka names it.",
+    "sasl.jaas.config": (
+        "PlainLoginModule or ScramLoginModule with `username` and `password`, or "
+        "OAuthBearerLoginModule with `clientId`, `clientSecret` and `scope`."
+    ),
+    "sasl.username": "User of PLAIN and SCRAM, as librdkafka names it.",
+    "sasl.password": "Password of this user.",
+    "sasl.oauthbearer.token.endpoint.url": (
+        "Source of tokens. `https://...` is a token endpoint (client credentials grant), whose "
+        "certificate the authorities of the system must have signed. `file:///...` is a file with a "
+        "token, which is read for each connection."
+    ),
+    "sasl.oauthbearer.client.credentials.client.id": "Client ID at the token endpoint.",
+    "sasl.oauthbearer.client.credentials.client.secret": "Client secret at the token endpoint.",
+    "sasl.oauthbearer.scope": "Scope that is requested at the token endpoint.",
+    "sasl.login.callback.handler.class": "Only Kafka's own OAuthBearerLoginCallbackHandler. You can leave it out.",
+    "ssl.truststore.type": "PEM. To convert a Java store, run `keytool -list -rfc -keystore STORE > ca.pem`.",
+    "ssl.truststore.location": "PEM file of the trusted authorities. Default: the authorities of the system.",
+    "ssl.ca.location": "The same, as librdkafka names it.",
+    "ssl.truststore.certificates": "PEM text of the trusted authorities.",
+    "ssl.keystore.type": "PEM.",
+    "ssl.keystore.location": "PEM file with routelake's key and certificate.",
+    "ssl.certificate.location": "PEM file of routelake's certificate, as librdkafka names it.",
+    "ssl.key.location": "PEM file of its key, as librdkafka names it.",
+    "ssl.keystore.certificate.chain": "PEM text of routelake's certificate.",
+    "ssl.keystore.key": "PEM text of its key.",
+    "ssl.key.password": "Password of an encrypted key.",
+    "ssl.endpoint.identification.algorithm": "https (the default). Empty: a certificate for any host is accepted.",
+    "ssl.enabled.protocols": "TLSv1.2, TLSv1.3, or both.",
+    "client.id": "Name of routelake in the broker's log and quotas.",
+}
+"""Property -> its values and meaning."""
+
+KNOWN: Final = frozenset(PROPERTIES)
 
 _OURS: Final = frozenset(
     {
@@ -95,4 +117,4 @@ def objection(key: str) -> str:
     for family, text in _FAMILIES.items():
         if key.startswith(family):
             return text
-    return "means nothing here: leave it out (docs/reference/settings.md lists what is read)"
+    return "means nothing here: leave it out (docs/reference/kafka-properties.md lists the accepted ones)"

@@ -17,7 +17,6 @@ from api.settings.namesrv import NamesrvProperties, check, read
 from api.settings.start import gateway_settings, listen_address, remoting_settings
 from cli import main as cli
 from dev.peers.java import classpath
-from dev.peers.routelake import ROOT
 from schemas.errors import SetupError
 from schemas.properties import parse
 
@@ -266,17 +265,6 @@ def test_the_command_line_and_the_variable_win_over_the_file(
     assert not settings.allow_config_update
     assert seen["remoting_settings"].frame_limit_bytes == 64 * 1024 * 1024  # type: ignore[attr-defined]
     assert seen["http_settings"].protect_reads  # type: ignore[attr-defined]
-
-
-def test_every_key_that_takes_effect_is_in_the_docs() -> None:
-    text = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
-    rows = {
-        key
-        for line in text.splitlines()
-        if line.startswith("| ")
-        for key in line.split("|")[1].replace(",", " ").split()
-    }
-    assert {key.name for key in KEYS.values() if key.use is not Use.IGNORED} <= rows
 
 
 def test_what_peers_may_hold_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:

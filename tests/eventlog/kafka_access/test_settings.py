@@ -119,9 +119,7 @@ def test_keys_that_mean_nothing_here(key: str, said: str) -> None:
     assert said in refused(**{key: "x"})
 
 
-def test_every_known_key_is_in_the_page() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
-    assert not [key for key in sorted(KNOWN) if f"`{key}`" not in page]
+def test_no_accepted_key_is_objected_to() -> None:
     assert not [key for key in KNOWN if objection(key)]
 
 
