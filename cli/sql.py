@@ -27,7 +27,7 @@ def sql(
     """Ask the tables in DuckDB's SQL, by their names; at a terminal without a query, as often as you like.
 
     It only reads, beside a running routelake or without one: all tables at the newest epoch.
-    docs/how-to/analyze/history.md has the views and macros beside them (route_at, changes_between, live_at),
+    docs/how-to/analyze/queries.md has the views and macros beside them (route_at, changes_between, live_at),
     docs/reference/tables.md the columns. Tables at a URL are fetched first, with all their past.
     """
     from lake.history.no_pandas import keep_pandas_out

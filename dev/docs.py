@@ -2,7 +2,8 @@
 """`routelake docs`: builds the documentation as a site. A warning of Sphinx or a broken link is an error.
 
 The links of all Markdown files are checked without Sphinx, so that `routelake check` does it in a second. Sphinx is
-installed into an environment of its own, because no other command needs it.
+installed into an environment of its own, because no other command needs it. Sphinx executes the notebooks. They read a
+sample data directory, which is written before.
 
 Commands::
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,6 +26,7 @@ from urllib.parse import unquote
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SITE: Final = ROOT / "build" / "docs"
+SAMPLE: Final = ROOT / "build" / "docs-sample"
 _ENVIRONMENT: Final = ROOT / "build" / "docs-env"
 _LOCK: Final = ROOT / "requirements-docs.lock"
 _NOT_OURS: Final = frozenset({".venv", "build", "data", ".git"})
@@ -48,7 +51,8 @@ def broken_links(root: Path) -> list[str]:
     broken = []
     for page in markdown_files(root):
         # the fragments in changes/ become the changelog, which is in the root
-        folder = root if page.parent == root / "changes" else page.parent
+        fragment = page.parent == root / "changes" and page.name != "README.md"
+        folder = root if fragment else page.parent
         for line, target in _links(page.read_text(encoding="utf-8")):
             path, _, anchor = target.partition("#")
             file = (folder / unquote(path)).resolve() if path else page
@@ -149,7 +153,7 @@ def build_site(source: Path = ROOT / "docs", site: Path = SITE) -> int:
     """
     python = _prepare_environment()
     command = [str(python), "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-j", "auto"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ROUTELAKE_DATA_DIR": str(SAMPLE)}
     return subprocess.run(
         [*command, "-d", str(site.with_name(f"{site.name}-doctrees")), str(source), str(site)],
         env=environment,
@@ -170,7 +174,13 @@ def _prepare_environment() -> Path:
 
 def build_docs() -> int:
     """Check the links, then build the site; returns 0 if both are without fault."""
-    code = check_links() or build_site()
+    from dev.sample_lake import write_sample  # the other commands start in a second, because they do not import this
+
+    code = check_links()
+    if code == 0:
+        shutil.rmtree(SAMPLE, ignore_errors=True)
+        write_sample(SAMPLE)
+        code = build_site()
     if code == 0:
         print(f"built {SITE.relative_to(ROOT) / 'index.html'}")
     return code

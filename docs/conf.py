@@ -30,7 +30,11 @@ _LEXERS = {"http": TextLexer, "haproxy": TextLexer, "spark-sql": SqlLexer, "duck
 project = "routelake"
 author = "the routelake contributors"
 release = version = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-extensions = ["myst_parser", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx_copybutton"]
+nb_execution_mode = "force"  # a notebook shows what it computes now, from the sample data directory
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_merge_streams = True
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 copybutton_prompt_text = "$ "

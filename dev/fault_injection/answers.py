@@ -196,7 +196,7 @@ class Expected:
         self._overdue.clear()
 
     def _take_time(self, time_ms: int) -> None:
-        """Who has expired by the end of the epoch that holds this time has so from its deadline on (docs/how-to/analyze/history.md)."""
+        """Who has expired by the end of the epoch that holds this time has so from its deadline on (docs/how-to/analyze/reports.md)."""
         self._past[time_ms] = self._last_offset, {}
         if self.model.overdue(time_ms):
             self._overdue.append((time_ms, self.model.without(()), len(self.model.expired)))

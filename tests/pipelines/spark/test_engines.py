@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark and DuckDB answer alike: the questions of docs/how-to/analyze/history.md, the views, the interval tables and the reports.
+"""Spark and DuckDB answer alike: the questions of docs/how-to/analyze/queries.md, the views, the interval tables and the reports.
 
 `tests/lake/history/reports` holds DuckDB's answers against the events.
 """

@@ -18,7 +18,7 @@ from lake.history.report_duckdb import DuckLake
 
 SQL = {question: queries[0] for question, queries in QUERIES.items()}
 COMMANDS: dict[str, str] = dict(
-    re.findall(r"^### (.*?)\n+(?:[^#`]*)`\./routelake (history .*?)`", TEXT.partition("## Twelve")[2], re.MULTILINE)
+    re.findall(r"^### (.*?)\n+```\n\./routelake (history .*?)\n", TEXT.partition("## Twelve")[2], re.MULTILINE)
 )
 """Question to the first command that answers it."""
 

@@ -14,9 +14,8 @@ from dev.support import tables_page
 from lake.history.intervals import rebuild
 
 ANALYZE = Path(__file__).parents[4] / "docs" / "how-to" / "analyze"
-PAGE = (ANALYZE / "history.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("## In Polars and pandas")[2].partition("\n## ")[0]
-POLARS, PANDAS = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
+PAGE = (ANALYZE / "connect.md").read_text(encoding="utf-8")
+DUCKDB, POLARS, PANDAS, SPARK = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +33,10 @@ def run(folder: Path, code: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_duckdb(folder: Path) -> None:
+    assert re.search(r"audit\s+│ b\s+│\s+4 │\s+4 │", run(folder, DUCKDB))
 
 
 def test_polars(folder: Path) -> None:

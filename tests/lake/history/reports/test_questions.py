@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The twelve questions of docs/how-to/analyze/history.md over two hours of 30 brokers: each answered as a plain scan of the events does."""
+"""The twelve questions of docs/how-to/analyze/queries.md over two hours of 30 brokers: each answered as a plain scan of the events does."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_route(told: Told) -> None:
     wanted = sorted(
         (name, row["writeQueueNums"], row["perm"]) for (name, topic), row in rows.items() if topic == "topic-100"
     )
-    assert told.ask("What was the route of a topic then?") == wanted
+    assert told.ask("What was the route of a topic at a time?") == wanted
     assert len(wanted) == 3
     route = json.loads(History(told.folder / "lake").route("topic-100", "2023-11-14T23:14:50Z").body)
     assert [(row["brokerName"], row["writeQueueNums"], row["perm"]) for row in route["queueDatas"]] == wanted
@@ -139,7 +139,7 @@ def iso(time: datetime) -> str:
 
 
 def test_cluster(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    question = "What is different in a cluster now from then?"
+    question = "What is different in a cluster between then and now?"
     west = {f"broker-{number:02}" for number in range(20, 30)}
     wanted = set()
     for table in ("topicQueueTable", "brokerAddrTable", "clusterAddrTable"):

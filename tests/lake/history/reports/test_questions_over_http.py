@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gateway over the two hours answers the questions of docs/how-to/analyze/history.md as the tables alone do."""
+"""A gateway over the two hours answers the questions of docs/how-to/analyze/queries.md as the tables alone do."""
 
 from __future__ import annotations
 
