@@ -1,24 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-property                                                   here
-=========================================================  ======================================================
-security.protocol                                          PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
-sasl.mechanism (sasl.mechanisms)                           PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
-sasl.jaas.config                                           `eventlog.kafka.access.jaas`
-sasl.username, sasl.password                               the same, as librdkafka has it
-sasl.oauthbearer.token.endpoint.url                        https://, or file:/// with a token in it
-sasl.oauthbearer.client.credentials.client.id, .secret     and sasl.oauthbearer.scope; also of the JAAS entry
-sasl.login.callback.handler.class                          Kafka's own OAuthBearerLoginCallbackHandler alone
-ssl.truststore.type, .location, .certificates              PEM: whom to believe; none: the system's authorities
-ssl.ca.location                                            the same, as librdkafka has it
-ssl.keystore.type, .location                               PEM: our key and certificate in one file
-ssl.keystore.key, .certificate.chain                       PEM, in the property itself
-ssl.certificate.location, ssl.key.location                 the same in two files, as librdkafka has it
-ssl.key.password                                           of our key
-ssl.endpoint.identification.algorithm                      https, or empty: any host may show the certificate
-ssl.enabled.protocols                                      TLSv1.2, TLSv1.3
-client.id                                                  how the broker's log and quotas name us
-=========================================================  ======================================================
-=======
 """Kafka client properties that an event log in Kafka accepts, and the objection to each other one. Pure.
 
 Passwords, secrets and keys may be ``file:PATH`` or ``env:NAME``.
