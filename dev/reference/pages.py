@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dev.docs import ROOT, markdown_files
-from dev.reference import alerts, event_types, http, limits, metrics, options, properties, results, tables
+from dev.reference import alerts, event_types, http, limits, metrics, options, properties, results, sizes, tables
 
 COPIES: Final = {alerts.CHART_FILES / name: alerts.MIXIN / name for name in alerts.COPIED}
 """Copy -> original."""
@@ -35,6 +35,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "quotas": limits.quotas,
     "reasons": results.reasons,
     "remarks": results.remarks,
+    "sizes": sizes.table,
     "tables": tables.sections,
     **alerts.heads(),
     **options.groups(),

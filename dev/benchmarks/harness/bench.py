@@ -22,6 +22,7 @@ MICRO: Final = (
     "remote-epoch",
     "remote-follow",
     "remoting-codec",
+    "stored-bytes",
     "view-load",
 )
 """Older ones, of single parts, without targets: they run only when they are named, and print for themselves."""

@@ -44,11 +44,13 @@ def last_offset(data_dir: Path) -> int:
 class LakeMaker:
     """Writes epochs into a new data directory. Use it as a context manager."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, liveness_interval_s: float = 10.0) -> None:
         """Make log and tables."""
         data_dir.mkdir(parents=True, exist_ok=True)
         self._log = SqliteLog(log_file(data_dir))
-        self.writer = LakeWriter(data_dir / "lake", retention_days=RETENTION_DAYS, liveness_interval_s=10.0, shards=1)
+        self.writer = LakeWriter(
+            data_dir / "lake", retention_days=RETENTION_DAYS, liveness_interval_s=liveness_interval_s, shards=1
+        )
         self._maintenance = Maintenance(self.writer.tables, self._log, RETENTION_DAYS, 24.0)
         self._shard = OneShard(spool_beside(data_dir / "lake"), _RUN)
         self._batch_id = 0

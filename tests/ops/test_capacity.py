@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `routelake plan` plans against what the benchmarks measured."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dev.peers.routelake import ROOT
+from dev.reference.sizes import demand
+from ops import capacity
+from ops.capacity import RESERVE, plan
+
+REPORT = (ROOT / "reports" / "performance.md").read_text(encoding="utf-8")
+
+
+def measured(bench: str, figure: str) -> float:
+    """A figure of the benchmark report, in the unit that it has there."""
+    found = re.search(rf"^\| {bench} \| {re.escape(figure)} \| ([\d.,]+) ", REPORT, re.MULTILINE)
+    assert found is not None, (bench, figure)
+    return float(found[1].replace(",", ""))
+
+
+@pytest.mark.parametrize(("groups", "topics", "rows"), [(300, 10_000, "3,000,000"), (1_000, 10_000, "10,000,000")])
+def test_a_gateway_has_the_reserve_over_what_was_measured(groups: int, topics: int, rows: str) -> None:
+    resident = measured("cold-start", f"{rows} rows, resident") * 1e9
+    assert plan(demand(groups, topics)).gateway_memory == pytest.approx(RESERVE * resident, rel=0.05)
+
+
+def test_log_and_tables_of_twenty_brokers_are_those_of_the_idle_bench() -> None:
+    # brokers of the bench only send heartbeats, and change nothing
+    idle = demand(20, 50)._replace(changes=0, gateways=1)
+    found = plan(idle)
+    registrations = idle.registrations_s * 86_400 * capacity.REGISTRATION_LOG_BYTES
+    clocks = capacity.CLOCKS_A_DAY * capacity.HEARTBEAT_LOG_BYTES
+    log = measured("idle", "event log, growth a day") * 1e6
+    assert found.event_log_day - registrations == pytest.approx(log + clocks, rel=0.05)
+    tables = measured("idle", "tables, growth a day") * 1e6
+    assert found.tables_day - capacity.LIVENESS_CHECKPOINT_BYTES == pytest.approx(tables, rel=0.1)
+
+
+def test_rates_are_those_of_the_acknowledge_bench() -> None:
+    assert capacity.APPENDS_A_SECOND["sqlite"] <= measured("acknowledge", "heartbeat, durable")
+    assert capacity.APPENDS_A_SECOND["kafka"] <= measured("acknowledge", "heartbeat, Kafka, durable")
+    for log, figure in (("sqlite", "heartbeat, durable"), ("kafka", "heartbeat, Kafka, durable")):
+        found = re.search(rf"acknowledge \| {figure} .*?(\d+) us/request in the gateway", REPORT)
+        assert found is not None
+        assert pytest.approx(float(found[1]) * 1e-6) == capacity.HEARTBEAT_S[log]
+
+
+def test_a_change_costs_what_the_grown_lake_shows() -> None:
+    size = measured("growth", "size of the old lake") * 1e6
+    assert pytest.approx(size / 100_000, rel=0.01) == capacity.CHANGE_BYTES
+
+
+def test_more_of_anything_never_needs_less() -> None:
+    base = demand(60, 2_000)
+    for more in (
+        demand(120, 2_000), demand(60, 4_000), base._replace(replicas=3), base._replace(clients=10**6),
+        base._replace(changes=10**5), base._replace(heartbeat_interval_s=0.1), base._replace(history_days=300),
+        base._replace(event_log_hours=240.0), base._replace(gateways=4),
+    ):  # fmt: skip
+        before, after = plan(base), plan(more)
+        assert after.gateway_memory >= before.gateway_memory and after.fold_memory >= before.fold_memory
+        assert after.event_log_disk >= before.event_log_disk and after.tables_disk >= before.tables_disk
+        assert after.gateways * after.gateway_cores >= before.gateways * before.gateway_cores
+
+
+def test_brokers_that_only_register_have_few_events() -> None:
+    quiet = plan(demand(300, 100)._replace(heartbeat_interval_s=0.0))
+    assert quiet.events_s == 10
+    assert quiet.event_log_day < plan(demand(300, 100)).event_log_day / 10
+
+
+def test_many_brokers_need_more_gateways_and_no_single_machine() -> None:
+    found = plan(demand(20_000, 10))
+    assert found.gateways > 2 and not found.fits_one_machine
+    assert found.gateways * capacity.APPENDS_A_SECOND["kafka"] >= RESERVE * found.events_s
