@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
@@ -12,17 +14,18 @@ import typer
 from cli.admin import answers, requests, values
 from cli.admin.clusters import Server
 from cli.admin.command import command
-from cli.admin.compare import Difference, Fields, Snapshot, differences
-from cli.admin.report import Report
+from cli.admin.compare import Difference, Fields, Place, Snapshot, differences
+from cli.admin.report import Output, Report
 from cli.admin.session import Admin
 from cli.foreign_text import printable
-from remoting.errors import AnswerError
+from remoting.errors import AnswerError, ClientError
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError
 from schemas.route import TopicRouteData
 
 _AT_A_TIME: Final = 64
 """Route requests on one connection before their answers."""
+_NO_ANSWER: Final = "no answer"
 
 
 def register(app: typer.Typer) -> None:
@@ -35,14 +38,88 @@ async def compare(
     topic: Annotated[
         list[str] | None, typer.Option("-t", "--topic", help="This topic only; may be repeated. All without it.")
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Compare again and again. End with exit code 1 at the first lasting difference."),
+    ] = False,
+    every_s: Annotated[
+        float, typer.Option("--every-s", min=0.1, max=3_600, help="With --watch: seconds between two comparisons.")
+    ] = 5.0,
+    settle_s: Annotated[
+        float,
+        typer.Option(
+            "--settle-s",
+            min=0,
+            max=86_400,
+            help="With --watch: seconds after which a difference is a lasting one. Brokers register every 30 s.",
+        ),
+    ] = 60.0,
+    for_s: Annotated[
+        float,
+        typer.Option("--for-s", min=0, help="With --watch: seconds after which to end, with exit code 0. 0: never."),
+    ] = 0.0,
 ) -> Report:
-    """Compare the NameServers of -n: brokers, then topics. Exit code 0 only if they agree."""
+    """Compare the NameServers of -n: brokers, then topics. Exit code 0 only if they agree.
+
+    With --watch, a NameServer that does not answer is a difference, too.
+    """
     topics = [values.not_blank(name, "-t") for name in topic or []]
-    servers = admin.name_servers
-    if len(servers) < 2:
+    if len(admin.name_servers) < 2:
         raise SetupError("compare needs at least two NameServers: -n 'host:9876;other:9876'")
-    snapshots = await asyncio.gather(*(_snapshot(admin, server, topics) for server in servers))
-    found = differences(snapshots)
+    if watch:
+        return await _watched(admin, topics, every_s=every_s, settle_s=settle_s, for_s=for_s)
+    return _report(admin.name_servers, *await _compared(admin, topics))
+
+
+async def _watched(admin: Admin, topics: Sequence[str], *, every_s: float, settle_s: float, for_s: float) -> Report:
+    """Compare until a difference has lasted for `settle_s`, or for `for_s`; prints each change of the result.
+
+    Raises:
+        ClientError: A NameServer has not answered for `settle_s`.
+    """
+    now = asyncio.get_running_loop().time
+    began = now()
+    since: dict[Place | str, float] = {}
+    """Differing place, or `_NO_ANSWER` -> time since which it is so."""
+    shown = ""
+    while True:
+        snapshots: list[Snapshot] = []
+        found: list[Difference] = []
+        failure: ClientError | None = None
+        try:
+            snapshots, found = await _compared(admin, topics)
+            result = _conclusion(snapshots, found)
+        except ClientError as error:
+            failure, result = error, str(error)
+        keys = {one.place for one in found} if failure is None else {*since, _NO_ANSWER}
+        since = {key: since.get(key, now()) for key in keys}
+        if result != shown:
+            shown = result
+            time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+            print(
+                f"{time} {printable(result)}",
+                file=sys.stderr if admin.output is Output.JSON else sys.stdout,
+                flush=True,
+            )
+        lasting = {key for key, at in since.items() if now() - at >= settle_s}
+        if lasting and failure is not None:
+            raise failure
+        if lasting:
+            return _report(admin.name_servers, snapshots, [one for one in found if one.place in lasting])
+        if for_s and now() - began >= for_s:
+            if failure is not None:
+                raise failure
+            return _report(admin.name_servers, snapshots, found)
+        await asyncio.sleep(every_s)
+
+
+async def _compared(admin: Admin, topics: Sequence[str]) -> tuple[list[Snapshot], list[Difference]]:
+    """Ask every NameServer. Raises ClientError, AnswerBodyError."""
+    snapshots = await asyncio.gather(*(_snapshot(admin, server, topics) for server in admin.name_servers))
+    return snapshots, differences(snapshots)
+
+
+def _report(servers: Sequence[Server], snapshots: Sequence[Snapshot], found: Sequence[Difference]) -> Report:
     return Report(
         tables=[table for table in (_brokers(servers, found), _topics(servers, found)) if table[1]],
         lines=[_conclusion(snapshots, found)],

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from hypothesis import given
@@ -235,3 +236,75 @@ def test_one_that_does_not_answer(recorder: Recorder) -> None:
     ran = admin("compare", "-n", f"{left};{silent}", "--timeout-s", str(PATIENCE_S))
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == f"routelake: {silent}: no answer to request 106 within {PATIENCE_S} s\n"
+
+
+# --- the command, again and again ---
+
+WATCH = ("--watch", "--every-s", "0.1")
+
+
+def test_a_difference_that_lasts_ends_the_watch(recorder: Recorder) -> None:
+    left, right = (recorder.scripted(shot.name_server, name_server(shot)) for shot in (LEFT, RIGHT))
+    ran = admin("compare", "-n", f"{left};{right}", *WATCH, "--settle-s", "0.3")
+    assert ran.code == 1
+    first, *rest = ran.out.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}Z 2 brokers and 2 topics on 2 NameServers; different: .*", first)
+    assert "different: 1 broker and 1 topic." in rest[-1], "each result is printed once, and the table at the end"
+    assert sum("different:" in line for line in ran.out.splitlines()) == 2
+
+
+def test_differences_that_pass_do_not_end_the_watch(recorder: Recorder) -> None:
+    """As when brokers register with one NameServer after the other: each place agrees again, and another differs."""
+    asked = 0
+
+    def passing(request: RemotingCommand) -> RemotingCommand | None:
+        nonlocal asked
+        asked += request.code == 206
+        odd = f"new-{asked // 3}"  # for three comparisons, that is less than the time below
+        shot = snapshot("right", [A], {**LEFT.routes, odd: route({"broker-a": 6})})
+        answer = name_server(shot)(request)
+        assert not isinstance(answer, Awaitable)
+        return answer
+
+    left, right = recorder.scripted("left", name_server(LEFT)), recorder.scripted("right", passing)
+    ran = admin("compare", "-n", f"{left};{right}", *WATCH, "--settle-s", "30", "--for-s", "1.5")
+    assert ran.code == 1, "it ends while they differ"
+    assert "Topic" in ran.out
+    ran = admin("compare", "-n", f"{left};{left.replace('127.0.0.1', 'localhost')}", *WATCH, "--for-s", "0.3")
+    assert ran.code == 0
+    assert [line.partition(" ")[2] for line in ran.out.splitlines()[:-1]] == [
+        "1 broker and 2 topics on 2 NameServers: no difference."
+    ]
+
+
+def test_a_name_server_that_is_replaced_in_time_does_not_end_the_watch(recorder: Recorder) -> None:
+    """It does not answer one comparison, then it answers as before."""
+    asked = 0
+
+    def absent(request: RemotingCommand) -> RemotingCommand | None:
+        nonlocal asked
+        asked += request.code == 106
+        answer = None if asked == 2 else name_server(LEFT)(request)
+        assert not isinstance(answer, Awaitable)
+        return answer
+
+    left, right = recorder.scripted("left", name_server(LEFT)), recorder.scripted("right", absent)
+    both = f"{left};{right}"
+    ran = admin("compare", "-n", both, *WATCH, "--settle-s", "60", "--for-s", "8", "--timeout-s", str(PATIENCE_S))
+    assert ran.code == 0, ran.err
+    said = [line.partition(" ")[2] for line in ran.out.splitlines()[:-1]]
+    assert said == [
+        "1 broker and 2 topics on 2 NameServers: no difference.",
+        f"{right}: no answer to request 106 within {PATIENCE_S} s",
+        "1 broker and 2 topics on 2 NameServers: no difference.",
+    ]
+
+
+def test_one_that_stays_away_ends_the_watch(recorder: Recorder) -> None:
+    left = recorder.scripted("left", name_server(LEFT))
+    silent = recorder.scripted("silent", lambda request: None)
+    ran = admin(
+        "compare", "-n", f"{left};{silent}", *WATCH, "--settle-s", "0.5", "--timeout-s", str(PATIENCE_S), "-o", "json"
+    )
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.splitlines()[-1] == f"routelake: {silent}: no answer to request 106 within {PATIENCE_S} s"
