@@ -97,6 +97,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "getTopicBlame": Role.READER,
     "getReport": Role.READER,
     "getActivity": Role.READER,
+    "getLifelines": Role.READER,
     "listenEvents": Role.READER,
     "listTopics": Role.READER,
     "getTopicRoute": Role.READER,

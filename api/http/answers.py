@@ -408,6 +408,44 @@ class ActivityAnswer(Answer, frozen=True, kw_only=True):
     points: list[ActivityPointAnswer]
 
 
+class LifeAnswer(Answer, frozen=True, kw_only=True):
+    """One time for which an address of a broker was alive."""
+
+    broker_name: str
+    cluster_name: str
+    broker_addr: str
+    broker_id: Annotated[int | None, Meta(description="as last registered; 0 is a master")] = None
+    from_: str = msgspec.field(name="from")
+    to: Annotated[str | None, Meta(description="absent: alive at the end of the window")] = None
+    from_epoch: int
+    to_epoch: int | None = None
+    begun_by: Annotated[str, Meta(description="command that began it")]
+    ended_by: str | None = None
+    silent_millis: Annotated[int | None, Meta(description="silence before it expired")] = None
+
+
+class WriteTurnAnswer(Answer, frozen=True, kw_only=True):
+    """A moment at which topics of a broker lost the write permission, or got it."""
+
+    broker_name: str
+    time: str
+    epoch: int
+    command: str
+    lost: Annotated[int, Meta(description="topics")]
+    gained: Annotated[int, Meta(description="topics")]
+
+
+class LifelinesAnswer(Answer, frozen=True, kw_only=True):
+    """Lives that reach into the window."""
+
+    epoch: Annotated[int, Meta(description="epoch that it is computed from; 0: nothing has happened yet")]
+    from_: str = msgspec.field(name="from")
+    to: str
+    lives: list[LifeAnswer]
+    write_turns: list[WriteTurnAnswer]
+    left_out: Annotated[int, Meta(description="older lives for which an answer has no room; absent: none")] = 0
+
+
 class Epoch(Answer, frozen=True, kw_only=True):
     """A row of routeCommitTable: a consistent cut of all tables."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much changed when: what the charts and the time bar of the console are drawn from."""
+"""How much changed when, and when brokers were alive: what the console draws its pictures from."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from api.http.answers import ActivityAnswer, ActivityPointAnswer
+from api.http.answers import (
+    ActivityAnswer,
+    ActivityPointAnswer,
+    LifeAnswer,
+    LifelinesAnswer,
+    WriteTurnAnswer,
+)
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
+from lake.history.as_of import rfc3339
+from lake.history.lifelines import lifelines
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
@@ -87,5 +95,90 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
         by=query.by,
         width=found.width,
         points=[ActivityPointAnswer(**msgspec.structs.asdict(point)) for point in found.points],
+    )
+    return answer(request, _encode(body), ReadPosition.of(found.commit))
+
+
+class LifelinesQuery(ReadQuery):
+    """Parameters of the lifelines."""
+
+    from_: str | None = Field(
+        None,
+        alias="from",
+        description=f"Only lives that reach beyond this moment: {MOMENT}. Absent: from the beginning.",
+    )
+    to: str | None = Field(None, description=f"Up to and including this moment: {MOMENT} (the default).")
+
+
+_LIFE: Final[dict[str, Any]] = {
+    **{"brokerName": "broker-a", "clusterName": "DefaultCluster", "brokerAddr": "10.0.0.1:10911", "brokerId": 0},
+    **{"from": "2026-01-01T00:00:00.000Z", "to": "2026-01-01T00:10:00.000Z", "fromEpoch": 6, "toEpoch": 9},
+    **{"begunBy": "REGISTER_BROKER", "endedBy": "BROKER_EXPIRED", "silentMillis": 120000},
+}
+
+
+@router.get(
+    "/lifelines",
+    operation_id="getLifelines",
+    summary="When each address of each broker was alive",
+    responses=read(
+        LifelinesAnswer,
+        {
+            "epoch": 9,
+            "from": "2026-01-01T00:00:00.000Z",
+            "to": "2026-01-01T01:00:00.000Z",
+            "lives": [_LIFE],
+            "writeTurns": [
+                {
+                    **{"brokerName": "broker-a", "time": "2026-01-01T00:05:00.000Z", "epoch": 7},
+                    **{"command": "WIPE_WRITE_PERM_OF_BROKER", "lost": 45, "gained": 0},
+                }
+            ],
+        },
+        *PAST_PROBLEMS,
+    ),
+)
+async def get_lifelines(request: Request, query: Annotated[LifelinesQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """Lives by broker, address and time, and when the topics of a broker lost the write permission or got it back.
+
+    Times are event times: an expiry counts from its deadline, and the broker was silent for `silentMillis` before it.
+    `brokerId` is that of the address's last registration; 0 is a master. `writeTurns` go back to the beginning, so the
+    last one before `from` says how the window begins.
+    """
+    found, _position = await ask_history(
+        request, query, "lifelines", lambda history: lifelines(history, query.from_, query.to)
+    )
+    body = LifelinesAnswer(
+        epoch=found.commit.epoch,
+        from_=rfc3339(found.since),
+        to=rfc3339(found.until),
+        lives=[
+            LifeAnswer(
+                broker_name=life.broker_name,
+                cluster_name=life.cluster_name,
+                broker_addr=life.broker_addr,
+                broker_id=found.ids.get((life.broker_name, life.broker_addr)),
+                from_=rfc3339(life.start),
+                to=None if life.end is None else rfc3339(life.end),
+                from_epoch=life.start_epoch,
+                to_epoch=life.end_epoch,
+                begun_by=life.begun_by,
+                ended_by=life.ended_by,
+                silent_millis=life.silent_ms,
+            )
+            for life in found.lives
+        ],
+        write_turns=[
+            WriteTurnAnswer(
+                broker_name=turn.broker_name,
+                time=rfc3339(turn.time),
+                epoch=turn.epoch,
+                command=turn.command,
+                lost=turn.lost,
+                gained=turn.gained,
+            )
+            for turn in found.turns
+        ],
+        left_out=found.left_out,
     )
     return answer(request, _encode(body), ReadPosition.of(found.commit))

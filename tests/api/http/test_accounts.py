@@ -41,6 +41,7 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "getTopicBlame": (R, "GET", "/v1/topics/orders/blame", None),
     "getReport": (R, "GET", "/v1/reports/alive", None),
     "getActivity": (R, "GET", "/v1/activity", None),
+    "getLifelines": (R, "GET", "/v1/lifelines", None),
     "listenEvents": (R, "GET", "/v1/events?wait_for=99999999&wait_timeout=0", None),  # who may, waits in vain
     "listTopics": (R, "GET", "/v1/topics", None),
     "getTopicRoute": (R, "GET", "/v1/topics/orders/route", None),

@@ -33,7 +33,15 @@ OPERATIONS = {
     ),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
     *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation", "getConfig"),
-    *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "getReport", "getActivity", "listenEvents"),
+    *(
+        "getTopicTimeline",
+        "getBrokerTimeline",
+        "getTopicBlame",
+        "getReport",
+        "getActivity",
+        "getLifelines",
+        "listenEvents",
+    ),
     *("health", "ready", "foldHealth", "metrics", "nameServers"),
 }
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When brokers were alive and could not be written, against a plain scan of the events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dev.support import events as make
+from dev.support.drive import drive
+from dev.support.generated_logs import written
+from lake.history import lifelines as module
+from lake.history.history import History
+from lake.history.lifelines import Lifelines, lifelines
+from nameserver.state_machine.step import BROKER_EXPIRED
+from tests.lake.history.reports.conftest import Told
+
+
+def ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def alive_at(found: Lifelines, time_ms: int) -> set[tuple[str, str, str]]:
+    return {
+        (life.broker_name, life.cluster_name, life.broker_addr)
+        for life in found.lives
+        if ms(life.start) <= time_ms and (life.end is None or ms(life.end) > time_ms)
+    }
+
+
+def test_who_was_alive_at_each_time(told: Told) -> None:
+    history = History(told.folder / "lake")
+    whole = lifelines(history, None, None)
+    times = sorted({change.time_ms for change in told.scan.changes})
+    for time_ms in times[::25]:
+        assert alive_at(whole, time_ms) == set(told.scan.rows_at("brokerLiveTable", time_ms))
+    since_ms, until_ms = times[len(times) // 3], times[2 * len(times) // 3]
+    since, until = (datetime.fromtimestamp(each / 1000, UTC).isoformat() for each in (since_ms, until_ms))
+    part = lifelines(history, since, until)
+    assert all(life.end is None or ms(life.end) > since_ms for life in part.lives)
+    assert all(ms(life.start) <= until_ms for life in part.lives)
+    for time_ms in (since_ms, until_ms):
+        assert alive_at(part, time_ms) == set(told.scan.rows_at("brokerLiveTable", time_ms))
+    expired = [life for life in whole.lives if life.ended_by == BROKER_EXPIRED]
+    assert {life.silent_ms for life in expired} == {120_000}
+    assert all(life.silent_ms is None for life in whole.lives if life.ended_by != BROKER_EXPIRED)
+    assert whole.ids["broker-00", "10.0.0.1:10911"] == 0
+
+
+def test_turns_of_the_write_permission_add_up_to_what_could_not_be_written(told: Told) -> None:
+    whole = lifelines(History(told.folder / "lake"), None, None)
+    wipes = [turn for turn in whole.turns if turn.command == "WIPE_WRITE_PERM_OF_BROKER"]
+    assert wipes
+    for turn in wipes:
+        rows = told.scan.rows_at("topicQueueTable", ms(turn.time))
+        of_broker = [row for (name, _), row in rows.items() if name == turn.broker_name]
+        assert turn.lost == sum(not row["perm"] & 2 for row in of_broker)
+
+
+def test_a_change_of_address_is_another_life_and_the_newest_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive(
+        tmp_path,
+        [written([(1_000, event) for event in (make.register("h1:1", name="n"), make.register("h2:1", name="n"))])],
+    )
+    history = History(tmp_path)
+    assert {life.broker_addr for life in lifelines(history, None, None).lives} == {"h1:1", "h2:1"}
+    monkeypatch.setattr(module, "MAX_LIVES", 1)
+    found = lifelines(history, None, None)
+    assert ([life.broker_addr for life in found.lives], found.left_out) == (["h2:1"], 1)
