@@ -8,12 +8,13 @@ const KEYS = [
   ["< >", "ten epochs (on the bar: Page Up, Page Down)"],
   ["Shift + arrow", "on the bar: mark a range"],
   ["m, Esc", "mark a range from here; let it go"],
+  ["+ - 0", "zoom the time bar in, out, to the whole history (or the wheel)"],
   ["p", "play, from the mark or from here; pause"],
   ["n", "now"],
   ["g", "go to an epoch or a time"],
   ["/", "filter"],
   ["r", "read again"],
-  ["d c t x a o", "Dashboard, Cluster, Topic, Compare, Audit Log, OPS"],
+  ["d c l t x a o", "Dashboard, Cluster, Lifelines, Topic, Compare, Audit Log, OPS"],
 ];
 
 /** Show them. */

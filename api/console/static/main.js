@@ -9,6 +9,7 @@ import { comparePage } from "./page_compare.js";
 import { dashboardPage } from "./page_dashboard.js";
 import { h, put, show } from "./dom.js";
 import { historyPage } from "./page_history.js";
+import { lifelinesPage } from "./page_lifelines.js";
 import { Live } from "./live.js";
 import { opsPage } from "./page_ops.js";
 import { here, link, set } from "./place.js";
@@ -20,8 +21,9 @@ import { topicsPage } from "./page_topics.js";
 import { help } from "./help.js";
 
 const PAGES = {
-  dashboard: { title: "Dashboard", make: dashboardPage, key: "d" },
+  dashboard: { title: "Dashboard", make: dashboardPage, key: "d", isOfWindow: true },
   cluster: { title: "Cluster", make: clusterPage, key: "c" },
+  lifelines: { title: "Lifelines", make: lifelinesPage, key: "l", isOfWindow: true },
   topics: { title: "Topic", make: topicsPage, key: "t" },
   topic: { title: "Router", make: topicPage, isHidden: true },
   history: { title: "History", make: historyPage, isHidden: true },
@@ -29,7 +31,7 @@ const PAGES = {
   audit: { title: "Audit Log", make: auditPage, key: "a" },
   ops: { title: "OPS", make: opsPage, key: "o" },
 };
-const ONLY_SHOWN = ["q", "kinds"]; // parameters that change what is shown of what was loaded
+const ONLY_SHOWN = ["q", "kinds", "zoom"]; // parameters that change what is shown of what was loaded
 const LIVE_MS = 300;
 const REST = 4; // live updates leave the gateway alone for so many times as long as the last one took
 
@@ -108,7 +110,7 @@ function arrived() {
   }
   const kind = PAGES[place.page] ?? PAGES.dashboard;
   const key = `${place.page}/${place.name}/${place.params.get("of") ?? ""}`;
-  const asked = question(place.params);
+  const asked = question(place.params) + (kind.isOfWindow ? place.params.get("zoom") ?? "" : "");
   for (const [name, found] of Object.entries(links)) {
     found.href = link(name);
     if (name === place.page) found.setAttribute("aria-current", "page");
@@ -213,7 +215,7 @@ async function learnSites() {
 function elsewhere() {
   const { page: name, name: of, params } = here();
   const isEpoch = (key) => /^\d+$/.test(params.get(key) ?? "");
-  return link(name, of, { ...(isEpoch("as_of") ? { as_of: bar.times.get(Number(params.get("as_of"))) } : {}), ...(isEpoch("from") ? { from: null } : {}) });
+  return link(name, of, { ...(isEpoch("as_of") ? { as_of: bar.times.get(Number(params.get("as_of"))) } : {}), ...(isEpoch("from") ? { from: null } : {}), zoom: null });
 }
 
 function keyed(event) {
@@ -227,6 +229,7 @@ function keyed(event) {
   const act = {
     ",": () => bar.step(-1), ".": () => bar.step(1), "<": () => bar.step(-10), ">": () => bar.step(10),
     n: () => bar.now(), p: () => bar.play(), m: () => bar.mark(), r: () => reload(null), "?": help,
+    "+": () => bar.zoom(1 / 2), "-": () => bar.zoom(2), 0: () => bar.zoomTo(null),
     g: () => document.getElementById("goto").focus(),
     "/": () => main.querySelector("input[type=search]")?.focus(),
     Escape: () => set({ from: null }),

@@ -13,7 +13,7 @@ export function here() {
 }
 
 /**
- * The address of a page, at the same moment and with the same marked range.
+ * The address of a page, at the same moment, with the same marked range and the same part of the time bar.
  * @param {string} page
  * @param {string} name of a topic, a broker; empty for none
  * @param {Object} params besides; null leaves one out
@@ -21,7 +21,7 @@ export function here() {
 export function link(page, name = "", params = {}) {
   const now = here().params;
   const wanted = new URLSearchParams();
-  for (const key of ["as_of", "from"]) if (now.has(key)) wanted.set(key, now.get(key));
+  for (const key of ["as_of", "from", "zoom"]) if (now.has(key)) wanted.set(key, now.get(key));
   return text(page, name, changed(wanted, params));
 }
 

@@ -3,6 +3,7 @@
 // quiet times take no room. What it says is in the address (as_of, from); it keeps nothing itself.
 
 import { get } from "./api.js";
+import { Density, zoomed } from "./density.js";
 import { h, put, show, svg } from "./dom.js";
 import { here, link, set } from "./place.js";
 import { both, moment, utc } from "./times.js";
@@ -25,6 +26,13 @@ export class TimeBar {
     });
     this.band = h("span", { class: "band", hidden: true });
     this.ticks = svg("svg", { class: "ticks", "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 8" });
+    this.density = new Density({
+      view: () => zoomed(this.newest),
+      onZoom: (part) => this.zoomTo(part),
+      onSelect: ({ low, high }) => set({ from: String(Math.max(1, low - 1)), as_of: high >= this.newest ? null : String(high) }),
+      onPick: (epoch) => this.move(epoch),
+    });
+    this.wholeButton = h("button", { type: "button", hidden: true, on: { click: () => this.zoomTo(null) } }, "Whole history");
     this.text = h("output", { class: "when", for: "epoch" });
     this.typed = h("input", { type: "text", "aria-label": "Go to: epoch, time, -2h", placeholder: "epoch, time, -2h", id: "goto" });
     this.said = h("span", { class: "bad", role: "alert" });
@@ -35,12 +43,12 @@ export class TimeBar {
     put(root,
       h("div", { class: "bar" },
         h("button", { type: "button", "aria-label": "One epoch back", on: { click: () => this.step(-1) } }, "‹"),
-        h("div", { class: "track" }, this.range, this.band, this.ticks),
+        h("div", { class: "track" }, this.density.element, this.range, this.band, this.ticks),
         h("button", { type: "button", "aria-label": "One epoch on", on: { click: () => this.step(1) } }, "›"),
         this.playing, this.nowButton),
       h("div", { class: "under" }, this.text,
         h("form", { on: { submit: (event) => this.goto(event) } }, this.typed, h("button", null, "Go"), this.said),
-        this.markButton, this.marked));
+        this.markButton, this.marked, this.wholeButton, this.density.legend));
   }
 
   /** Learn of the epochs that there are. */
@@ -54,7 +62,6 @@ export class TimeBar {
   grown(epoch, eventTime) {
     if (eventTime) this.times.set(epoch, eventTime);
     this.newest = epoch;
-    this.range.max = Math.max(1, epoch);
     this.show();
   }
 
@@ -68,6 +75,10 @@ export class TimeBar {
   /** Say what the address says. */
   show() {
     const { params } = here();
+    const { low, high } = zoomed(this.newest);
+    [this.range.min, this.range.max] = [low, high];
+    show(this.wholeButton, high - low + 1 < this.newest);
+    if (this.newest) this.density.show();
     const asOf = params.get("as_of");
     const epoch = asOf === null ? this.newest : /^\d+$/.test(asOf) ? Number(asOf) : this.cut?.epoch ?? this.newest;
     if (!this.isDragged) {
@@ -128,7 +139,24 @@ export class TimeBar {
   move(epoch) {
     const to = Math.min(Math.max(1, epoch), Math.max(1, this.newest));
     this.range.value = to;
-    set({ as_of: to >= this.newest ? null : String(to) }, { replace: true });
+    set({ as_of: to >= this.newest ? null : String(to), ...this.following(to) }, { replace: true });
+  }
+
+  /** Where a step leaves the part that is zoomed to, the part goes with it. */
+  following(epoch) {
+    const { low, high } = zoomed(this.newest);
+    if (epoch >= low && epoch <= high) return {};
+    const first = Math.min(Math.max(1, epoch - Math.floor((high - low) / 2)), Math.max(1, this.newest - (high - low)));
+    return { zoom: `${first}-${first + high - low}` };
+  }
+
+  zoomTo(part) {
+    set({ zoom: part && `${part.low}-${part.high >= this.newest ? "" : part.high}` }, { replace: true });
+  }
+
+  /** Nearer or farther, around where the bar stands. */
+  zoom(by) {
+    this.density.zoom(by, Number(this.range.value));
   }
 
   now() {
@@ -150,7 +178,8 @@ export class TimeBar {
 
   showMark(from, epoch) {
     const isMarked = from !== null && /^\d+$/.test(from);
-    show(this.band, isMarked);
+    const { low: first, high: last } = zoomed(this.newest);
+    show(this.band, isMarked && Math.min(Number(from), epoch) <= last && Math.max(Number(from), epoch) >= first);
     put(this.markButton, from === null ? "Mark" : "Unmark");
     put(this.marked, from === null ? null : [`from ${isMarked ? "epoch " : ""}${from} to here: `,
       h("a", { href: link("audit") }, "changes"), " ", h("a", { href: link("compare") }, "compare")]);
@@ -161,14 +190,16 @@ export class TimeBar {
   }
 
   part(epoch) {
-    return this.newest > 1 ? (epoch - 1) / (this.newest - 1) : 0;
+    const { low, high } = zoomed(this.newest);
+    return high > low ? Math.min(1, Math.max(0, (epoch - low) / (high - low))) : 0;
   }
 
   /** A line where an hour of UTC begins, as far as times are known. */
   showTicks() {
     const known = [...this.times].sort(([a], [b]) => a - b);
     const lines = known.filter(([, time], index) => index > 0 && known[index - 1][1].slice(0, 13) !== time.slice(0, 13));
-    put(this.ticks, lines.map(([epoch]) => {
+    const { low, high } = zoomed(this.newest);
+    put(this.ticks, lines.filter(([epoch]) => epoch >= low && epoch <= high).map(([epoch]) => {
       const x = Math.round(1000 * this.part(epoch));
       return svg("line", { x1: x, x2: x, y1: 0, y2: 8 });
     }));

@@ -11,6 +11,7 @@ export function perm(bits) {
   return `${bits} (${letters})`;
 }
 
+export const canRead = (bits) => (bits & READ) !== 0;
 export const canWrite = (bits) => (bits & WRITE) !== 0;
 export const withoutWrite = (bits) => bits & ~WRITE;
 

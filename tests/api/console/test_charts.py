@@ -92,23 +92,74 @@ def test_a_window_in_which_nothing_happened_says_so(tab: Watched) -> None:
     expect(chart(page, "Refusals").locator("canvas")).to_have_count(0)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_and_the_width(browser: Browser, lived: LocalGateway, scheme: str, size: str) -> None:
+def sound(browser: Browser, lived: LocalGateway, place: str, scheme: str, size: str) -> None:
+    """Nothing is wider than the window, and axe finds nothing serious."""
     width, height = SIZES[size]
     tab = Watched(
         browser, lived.http_url, color_scheme=scheme, viewport={"width": width, "height": height}, bypass_csp=True
     )
-    page = tab.go("dashboard")
-    expect(page.locator("figure.plot canvas")).to_have_count(5)
-    for summary in page.locator("figure.plot summary:visible").all():
+    page = tab.go(place)
+    if place == "dashboard":
+        expect(page.locator("figure.plot canvas")).to_have_count(5)
+    for summary in page.locator("summary:visible").all():
         summary.click()
+    expect(page.locator(".density rect").first).to_be_attached()
     beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert beyond <= 0
     found = Axe().run(page).response["violations"]
-    assert not [
-        (each["id"], [node["html"] for node in each["nodes"][:3]])
-        for each in found
-        if each["impact"] in ("serious", "critical")
-    ]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert not serious, [(each["id"], [node["html"] for node in each["nodes"][:3]]) for each in serious]
     tab.close()
+
+
+@pytest.mark.parametrize("place", ["dashboard", "lifelines"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_and_the_width(browser: Browser, lived: LocalGateway, place: str, scheme: str, size: str) -> None:
+    sound(browser, lived, place, scheme, size)
+
+
+def test_the_time_bar_shows_density_zooms_and_selects(tab: Watched) -> None:
+    page = tab.go("dashboard")
+    strip = page.locator(".density")
+    expect(strip.locator("rect.expiry.mark").first).to_be_attached()
+    expect(strip.locator("rect.admin.mark").first).to_be_attached()
+    whole = page.locator("#epoch").get_attribute("max")
+    strip.hover()
+    page.mouse.wheel(0, -100)
+    expect(page.get_by_role("button", name="Whole history")).to_be_visible()
+    assert re.search(r"zoom=\d+-\d+", page.url)
+    low, high = (int(page.locator("#epoch").get_attribute(name) or 0) for name in ("min", "max"))
+    assert 1 < low < high < int(whole or 0)
+    page.keyboard.press("0")
+    expect(page.locator("#epoch")).to_have_attribute("min", "1")
+    page.keyboard.press("+")
+    expect(page.get_by_role("button", name="Whole history")).to_be_visible()
+    page.get_by_role("button", name="Whole history").click()
+    strip.hover()
+    box = strip.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 10, steps=4)
+    page.mouse.up()
+    expect(page.locator(".marked")).to_contain_text("from epoch")
+    expect(page.locator("#banner")).to_be_visible()
+    expect(page.locator(".track > .band")).to_be_visible()
+
+
+def test_each_broker_has_a_lane_that_leads_to_its_changes(tab: Watched, lived: LocalGateway) -> None:
+    page = tab.go("lifelines")
+    rows = page.locator("main tbody tr[data-key]")
+    expect(page.locator(".count")).to_have_text("30")
+    flapping = httpx.get(f"{lived.http_url}/v1/reports/flapping?times=0", timeout=60).json()["rows"]
+    assert flapping
+    page.get_by_label("Filter Lifelines").fill(flapping[0]["brokerName"])
+    expect(rows).to_have_count(1)
+    expect(rows.locator("td").nth(5)).to_have_text(str(flapping[0]["timesBack"]))
+    assert rows.locator("svg.lane rect.expired").count() >= flapping[0]["expired"] > 0
+    expect(rows.locator("svg.lane")).to_have_attribute("aria-label", re.compile("expired after"))
+    rows.locator("svg.lane").click(position={"x": 2, "y": 12})
+    expect(page.locator("main h1")).to_have_text("Audit Log")
+    assert f"brokerName={flapping[0]['brokerName']}" in page.url
+    expect(page.locator("main tbody tr[data-key]").first).to_be_visible()

@@ -20,6 +20,7 @@ PICTURES = os.environ.get("ROUTELAKE_TEST_PICTURES")
 PLACES: Final = {
     "dashboard": ("dashboard", "broker-"),
     "cluster": ("cluster", "0(master)"),
+    "lifelines": ("lifelines", "expired"),
     "topic": ("topics", "topic-00"),
     "router": ("topic/topic-100", "broker-05"),
     "router-then": ("topic/topic-100?as_of=60", "broker-05"),
@@ -29,7 +30,7 @@ PLACES: Final = {
     "audit-log": ("audit?user=alice", "alice"),
     "ops": ("ops", "Self-preservation"),
 }
-SIZES: Final = {"wide": (1120, 640), "small": (390, 800)}
+SIZES: Final = {"wide": (1280, 800), "small": (390, 800)}
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -82,7 +82,9 @@ def told(what: str) -> None:
         print(f"\n{what}")
 
 
-@pytest.mark.parametrize(("place", "rows", "last"), [("topics", 10_000, "topic-0009999"), ("cluster", 1_000, "")])
+@pytest.mark.parametrize(
+    ("place", "rows", "last"), [("topics", 10_000, "topic-0009999"), ("cluster", 1_000, ""), ("lifelines", 1_000, "")]
+)
 def test_first_rows_within_a_second_of_the_navigation(
     browser: Browser, many: LocalGateway, place: str, rows: int, last: str
 ) -> None:
