@@ -11,14 +11,12 @@ from typing import Final
 import msgspec
 
 from api.gateway.gateway import Gateway, GatewaySettings, Reads
-from api.gateway.metrics import Metrics
-from api.gateway.refusal_audit import RefusalAudit
+from api.gateway.metrics import Metrics, RemotingMeter
 from api.gateway.registrations import Registrations
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
 from api.remoting.access import RemotingAccess
 from api.remoting.handlers import NameServerHandler
-from api.remoting.metering import RemotingMeter
 from eventlog.base import LogReader
 from eventlog.group_commit import LogClient
 from lake.history.history import History
@@ -27,7 +25,7 @@ from remoting.server.handshakes import Handshakes
 from remoting.server.server import OF_ADDRESS, RemotingServer
 from remoting.server.settings import RemotingSettings
 from security.accounts_file import AccountsFile
-from security.admission.access_control import AccessControl
+from security.admission.access_control import AccessControl, RefusalAudit
 from security.admission.admission import Admission
 from security.admission.quotas import GatewayQuotas
 from security.policy import AuthMode, Policy
@@ -83,7 +81,7 @@ class GatewayParts:
         self.answers = answers_of(self.gateway)
         self.registrations = Registrations(self.gateway, self.metrics)
         if self.access.is_on:
-            self.access.follow(RefusalAudit(self.gateway).tell)
+            self.access.follow(RefusalAudit(settings.gateway_id, self.gateway.append).tell)
         access = RemotingAccess(self.gateway)
         self.handler = NameServerHandler(
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access

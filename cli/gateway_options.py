@@ -192,7 +192,7 @@ class Encryption(Options, TlsOptions):
 
     def settings(self) -> TlsSettings | None:
         """The settings; None: nothing is encrypted. Raises SetupError."""
-        from api.settings.tls import read_tls
+        from api.settings.start import read_tls
 
         settings = read_tls(self.config, self)
         if settings is not None:

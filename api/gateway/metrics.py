@@ -10,6 +10,7 @@ loop writes and only a scrape reads.
 
 from __future__ import annotations
 
+import collections
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -23,6 +24,8 @@ from api.gateway.gateway import Gateway
 from api.gateway.self_preservation import preserved_ms_of
 from api.gateway.worker_metrics import WorkerMetrics
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from remoting.server.server import RemotingServer
+from schemas.codes import RequestCode
 from schemas.tables import STATE_TABLES
 from security.admission.quotas import GatewayQuotas
 from security.quotas import CHANGE_BYTES, FIELDS, HEARTBEAT_BYTES, Rate
@@ -33,6 +36,9 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _FAST_BUCKETS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
 _SIZES: Final = (256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864)
 _WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+_REQUEST_NAMES: Final = {int(code): code.name for code in RequestCode}
 
 
 class RouteMeter(Collector):
@@ -340,3 +346,39 @@ def _versions(gateway: Gateway) -> Iterable[Metric]:
     for table, version in gateway.view.commit.versions.items():
         found.add_sample("routelake_delta_version", {"table": table}, version)
     yield found
+
+
+class RemotingMeter:
+    """Brings the counts of one remoting server into the metrics at each scrape. Lives on its event loop.
+
+    The server counts in plain numbers that only the event loop writes: a Prometheus counter would cost a route request
+    more than the rest of its handling.
+    """
+
+    def __init__(self, server: RemotingServer, metrics: Metrics) -> None:
+        """From now on every scrape brings them."""
+        self._server = server
+        self._metrics = metrics
+        self._reported: collections.Counter[tuple[str, ...]] = collections.Counter()
+        metrics.connections.labels("remoting").set_function(lambda: float(len(server.connections)))
+        metrics.before_scrape(self._bring)
+
+    def _bring(self) -> None:
+        server, metrics = self._server, self._metrics
+        answered = collections.Counter(server.answered)
+        if server.inline is not None:
+            answered.update({(server.inline.code, code): count for code, count in server.answered_inline.items()})
+        for (request, code), count in answered.items():
+            more = self._more(count, str(request), str(code))
+            # No label may hold what a peer chooses.
+            metrics.requests.labels("remoting", _REQUEST_NAMES.get(request, "other"), str(code)).inc(more)
+            if request == RequestCode.GET_ROUTEINFO_BY_TOPIC and code:
+                metrics.route_errors.labels(str(code)).inc(more)
+        for reason, count in server.refusals.counts.items():
+            metrics.security.labels(reason).inc(self._more(count, reason))
+
+    def _more(self, count: int, *what: str) -> int:
+        """How many came since the last scrape."""
+        more = count - self._reported[what]
+        self._reported[what] = count
+        return more

@@ -10,8 +10,7 @@ Those that an operator sets are environment variables, too (`from_environment`):
     ROUTELAKE_HTTP_TLS_IN_FRONT      true: a proxy ends TLS before this gateway, so browsers come by https
     ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
     ROUTELAKE_HTTP_NSADDR            what /rocketmq/nsaddr answers, HOST:PORT;HOST:PORT, instead of the live gateways
-    ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers to go to
-    (`api.console.trusted_origins`)
+    ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers (`read_sites`)
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
-from api.console.trusted_origins import Site, read_sites
 from api.http.naming_rules import address_problem
 from schemas.errors import SetupError
 
@@ -32,8 +31,16 @@ _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
 _HOST: Final = re.compile(r"(?!(.*\.)?[0-9]+\Z)({0}\.)*{0}".format(r"(?!-)[a-z0-9_-]{1,63}(?<!-)"))
 """Labels of letters, digits, `-` and `_`; what ends in a number is meant as an address."""
 _LONGEST_HOST: Final = 253
+_MOST_SITES: Final = 1000
 _KIB = 1024
 _MIB = 1024 * _KIB
+
+
+class Site(NamedTuple):
+    """A routelake: its name, and the address of its HTTP API, without a slash at the end."""
+
+    name: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +174,44 @@ def _switch(environ: Mapping[str, str], name: str, *, default: bool = False) -> 
     if text.lower() not in _SWITCH:
         raise SetupError(f"{_PREFIX}{name} is {text!r}: expected true or false.")
     return _SWITCH[text.lower()]
+
+
+def read_sites(path: Path) -> tuple[Site, ...]:
+    """Read the file of other routelakes that the console offers, in its order.
+
+    A line each, ``NAME URL``. Blank lines and lines that begin with ``#`` are ignored::
+
+        production  https://ns1.example:8080
+        staging     http://10.0.0.7:8080/
+
+    Raises:
+        SetupError: it cannot be read, or a line is no name and address.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"the console's list of routelakes, {path}, cannot be read: {error}") from error
+    found: dict[str, Site] = {}
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        if len(words) != 2 or not _is_link(words[1]):
+            raise SetupError(f"{where}: expected NAME http://HOST:PORT.")
+        if words[0] in found:
+            raise SetupError(f"{where}: {words[0]!r} is there twice.")
+        found[words[0]] = Site(words[0], words[1].rstrip("/"))
+    if len(found) > _MOST_SITES:
+        raise SetupError(f"{path} names {len(found)} routelakes: {_MOST_SITES} are the most.")
+    return tuple(found.values())
+
+
+def _is_link(url: str) -> bool:
+    """Whether it is an address that a link may lead to. Nothing but http and https: no script hides in a link."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc

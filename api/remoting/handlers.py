@@ -11,7 +11,6 @@ org.apache.rocketmq.namesrv.routeinfo.BrokerHousekeepingService.
 from __future__ import annotations
 
 import asyncio
-import operator
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,9 +25,8 @@ from api.gateway.repeated_requests import Heartbeats
 from api.remoting import config_commands
 from api.remoting.access import RemotingAccess
 from api.remoting.notifier import Notifier
-from api.remoting.route_requests import RouteRequest, RouteRequests
-from api.remoting.topic_lists import TopicLists
-from api.remoting.unknown_topics import UnknownTopics
+from api.remoting.route_requests import RouteRequest, RouteRequests, UnknownTopics
+from api.remoting.shared_bodies import SharedBodies, TopicLists
 from api.settings.keys import to_text
 from nameserver.answers import RouteAnswers
 from nameserver.state_machine.preservation import CLOSED_GRACE_MS
@@ -39,8 +37,7 @@ from remoting.codec.frame import RemotingCommand
 from remoting.codec.names import may_exist
 from remoting.codec.registration import decode_data_version
 from remoting.codec.reply import EncodedReply, RemarkTemplate, Reply, response
-from remoting.server.channel import SHARED_BYTES, Connection
-from runtime.bounded import BoundedCache
+from remoting.server.channel import Connection
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
 from schemas.events import (
@@ -61,7 +58,6 @@ from security.admission.admission import Sender
 
 log = structlog.get_logger("routelake.gateway")
 
-_SHARED_KEPT_BYTES: Final = 16 * 1024 * 1024
 _SETTLED_S: Final = 1.0
 """How long the answer that there is no such topic waits for registrations: clients give up after 3 s."""
 _ON_ITS_WAY_S: Final = 0.1
@@ -94,8 +90,7 @@ class NameServerHandler:
         self._access = access or RemotingAccess(gateway)
         self._metrics = metrics
         self._answers = answers
-        self._shared: BoundedCache[tuple[str, str], tuple[tuple[object, ...], bytes]] = BoundedCache(_SHARED_KEPT_BYTES)
-        """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
+        self._bodies = SharedBodies()
         self._topic_lists = TopicLists()
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
@@ -235,17 +230,7 @@ class NameServerHandler:
 
     def _kv_body(self, namespace: str, table: Mapping[str, str | None] | None) -> bytes | None:
         """A namespace as a KVTable; None where nothing was ever put."""
-        return None if table is None else self._share("kv", namespace, (table,), lambda: encode_kv_table(table))
-
-    def _share(self, kind: str, name: str, sources: tuple[object, ...], encode: Callable[[], bytes]) -> bytes:
-        """A body, encoded once for as long as what it is made of stays the same."""
-        known = self._shared.get((kind, name))
-        if known is not None and all(map(operator.is_, known[0], sources)):
-            return known[1]
-        body = encode()
-        if len(body) >= SHARED_BYTES:
-            self._shared.put((kind, name), (sources, body), len(body))
-        return body
+        return None if table is None else self._bodies.get("kv", namespace, (table,), lambda: encode_kv_table(table))
 
     async def _unbind(self, connection: Connection, actor: Actor, brokers: list[tuple[str, str, str]]) -> None:
         settings = self._gateway.settings
@@ -370,7 +355,7 @@ class NameServerHandler:
             found = view.system_topics()
             return encode_topic_list(found.topics, found.broker_addr)
 
-        return response(body=self._share("system", "", (view.groups, view.clusters), encode))
+        return response(body=self._bodies.get("system", "", (view.groups, view.clusters), encode))
 
     async def _get_unit_topic_list(self, request: Request) -> RemotingCommand:
         if not self._gateway.settings.enable_topic_list:

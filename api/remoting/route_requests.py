@@ -20,6 +20,7 @@ whatever topic it asks for. Topics that nobody has are not remembered, because t
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getsizeof
 from typing import Final, NamedTuple
 from weakref import WeakSet
 
@@ -51,6 +52,12 @@ _FORMS_BYTES: Final = 256 * 1024
 
 _FORM_BYTES: Final = 200
 """Of a form and its key, beside the key's bytes."""
+
+RECENT_S: Final = 3.0
+"""A client gives a message that long to be sent."""
+
+_UNKNOWN_BYTES: Final = 1024 * 1024
+"""Some 2,000 topics."""
 
 _OPAQUE: Final = b'"opaque":'
 _TOPIC: Final = b'"topic":"'
@@ -262,3 +269,26 @@ def _key(header: bytes, command: RemotingCommand) -> Key | None:
         if found != msgspec.structs.replace(command, opaque=int(probe)):
             return None
     return before, after
+
+
+class UnknownTopics:
+    """Unknown topics that clients asked for, and when: which of them may be about to be created.
+
+    A producer asks for a topic before it sends the message that creates the topic. So an unknown topic that is asked
+    for twice in a short time may be about to appear: the broker has answered the message, and its registration follows.
+    The topic that was asked for longest ago is forgotten first. No I/O, no clock.
+    """
+
+    def __init__(self) -> None:
+        self._asked: BoundedCache[str, float] = BoundedCache(_UNKNOWN_BYTES)
+
+    def was_asked(self, topic: str, now_s: float) -> bool:
+        """Whether somebody has asked for it within the last `RECENT_S`; remembers that it is asked for now.
+
+        Args:
+            topic: Nobody has it, but somebody may (`remoting.codec.names.may_exist`).
+            now_s: On a clock that only goes forward.
+        """
+        before_s = self._asked.get(topic)
+        self._asked.put(topic, now_s, getsizeof(topic))
+        return before_s is not None and now_s - before_s < RECENT_S

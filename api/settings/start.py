@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,8 @@ from api.settings.gateway import GatewaySettings
 from api.settings.namesrv import NamesrvProperties
 from remoting.server.settings import RemotingSettings
 from schemas.errors import SetupError
+from schemas.properties import PropertiesError, parse_file
+from security.tls_config import TlsOptions, TlsSettings, tls_settings
 
 _MIB: Final = 1024 * 1024
 
@@ -82,3 +85,30 @@ def _from_environment(name: str, default: int, lowest: int) -> int:
     if not text.isdecimal() or int(text) < lowest:
         raise SetupError(f"{name}={text!r}: a whole number from {lowest} on is needed; without it, it is {default}")
     return int(text)
+
+
+def read_tls(config: Path | None, options: TlsOptions) -> TlsSettings | None:
+    """Settings from RocketMQ's tls.properties and the command line, which wins.
+
+    Args:
+        config: None: there is no file.
+        options: Of the command line.
+
+    Returns:
+        None: nothing is encrypted.
+
+    Raises:
+        SetupError: They cannot be read, or do not go together.
+    """
+    properties: dict[str, str] = {}
+    if config is not None:
+        try:
+            properties = {entry.key: entry.value for entry in parse_file(config.read_bytes())}
+        except OSError as error:
+            raise SetupError(
+                f"--tls-config {config}: {error.strerror or error}. "
+                "Name a RocketMQ tls.properties, or leave the option out."
+            ) from error
+        except PropertiesError as error:
+            raise SetupError(f"{config}: {error}.") from error
+    return tls_settings(properties, "" if config is None else str(config), options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, cast
 
 import structlog
@@ -13,6 +13,8 @@ from prometheus_client import Counter
 
 from remoting.codec.bounds import address_of
 from runtime.supervised_tasks import critical_task
+from schemas.errors import RoutelakeError
+from schemas.events import AccessRefused, Actor
 from security.accounts import Accounts
 from security.accounts_file import AccountsFile
 from security.admission.oidc_keys import Oidc
@@ -33,6 +35,9 @@ _NAME_CHARS: Final = 255
 
 _REMARK_CHARS: Final = 1_000
 """It may name what a peer has chosen, too."""
+
+_MOST_WAITING: Final = 100
+"""Events that the log has not taken yet."""
 
 
 def _short(text: str | None, chars: int) -> str | None:
@@ -200,3 +205,49 @@ class AccessControl:
             self.accounts = file.current
             self.generation = object()
             log.info("accounts file reloaded", accounts=len(self.accounts.accounts))
+
+
+class RefusalAudit:
+    """Writes the refusals that are logged to the event log, too. Lives on the gateway's event loop."""
+
+    def __init__(self, gateway_id: str, append: Callable[[AccessRefused], Awaitable[object]]) -> None:
+        """Write one event for all refusals of a kind within a while.
+
+        Args:
+            gateway_id: Of the gateway, for the history.
+            append: Writes an event of the gateway's own.
+        """
+        self._gateway_id = gateway_id
+        self._append = append
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def tell(self, refused: Refused) -> None:
+        """Write one; while the log does not keep up, the log lines and the metric have it alone."""
+        if len(self._waiting) < _MOST_WAITING:
+            task = asyncio.get_running_loop().create_task(self._write(self._event(refused)))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+
+    async def _write(self, event: AccessRefused) -> None:
+        try:
+            await self._append(event)
+        except RoutelakeError as error:
+            log.info("cannot record a refusal in the history", reason=str(error))
+
+    def _event(self, refused: Refused) -> AccessRefused:
+        found, verdict = refused.found, refused.verdict
+        user = found.user if isinstance(found, Identity) else None
+        role = found.role if isinstance(found, Identity) else None
+        return AccessRefused(
+            actor=Actor(gateway=self._gateway_id, via=refused.via, peer=refused.peer, user=user),
+            request=refused.request,
+            needed=refused.needed or None,
+            role=None if role is None else role.word,
+            reason=verdict.reason,
+            remark=verdict.remark,
+            is_refused=verdict.is_refused,
+            times=refused.times,
+            claimed_user=None if isinstance(found, Identity) else found.user,
+            topic=refused.topic,
+            broker_name=refused.broker_name,
+        )

@@ -12,8 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from api.console.trusted_origins import Site
-from api.http.settings import HttpSettings
+from api.http.settings import HttpSettings, Site
 from dev.support import events as make
 from dev.support.browser import Watched
 from dev.support.http_api import broker

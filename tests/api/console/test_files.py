@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from api.console.trusted_origins import Site, read_sites
 from api.http.routes_console import POLICY, STATIC_DIR
-from api.http.settings import HttpSettings, from_environment
+from api.http.settings import HttpSettings, Site, from_environment, read_sites
 from dev.support.http_api import HttpApi, problem
 from schemas.errors import SetupError
 

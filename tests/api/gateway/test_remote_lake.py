@@ -109,7 +109,7 @@ def test_it_follows_epoch_by_epoch_and_asks_little(remote: Remote) -> None:
 def test_an_epoch_is_looked_for_often_only_when_one_is_expected(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.gateway.pace.IDLE_POLL_S", 3_600.0)
+    monkeypatch.setattr("api.gateway.follower.IDLE_POLL_S", 3_600.0)
     seen = Seen()
     follower = Follower(remote.url, seen)
     follower.start()
@@ -129,8 +129,8 @@ def _until_it_looks_no_more(follower: Follower) -> None:
 
 
 def test_an_announced_epoch_is_looked_for_at_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.gateway.pace.IDLE_POLL_S", 3_600.0)
-    monkeypatch.setattr("api.gateway.pace.HEARING_POLL_S", 3_600.0)
+    monkeypatch.setattr("api.gateway.follower.IDLE_POLL_S", 3_600.0)
+    monkeypatch.setattr("api.gateway.follower.HEARING_POLL_S", 3_600.0)
     seen = Seen()
     follower = Follower(remote.url, seen)
     follower.start()
@@ -149,7 +149,7 @@ def test_an_announced_epoch_is_looked_for_at_once(remote: Remote, monkeypatch: p
 def test_an_announcement_moves_nothing_that_the_store_does_not_have(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.gateway.pace.HEARING_POLL_S", 3_600.0)
+    monkeypatch.setattr("api.gateway.follower.HEARING_POLL_S", 3_600.0)
     seen = Seen()
     follower = Follower(remote.url, seen)
     follower.hears(True)

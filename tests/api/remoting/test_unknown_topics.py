@@ -6,7 +6,7 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
-from api.remoting.unknown_topics import RECENT_S, UnknownTopics
+from api.remoting.route_requests import RECENT_S, UnknownTopics
 from dev.model import codes
 from dev.model.wire import Request
 from dev.support.local import local_client

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from api.remoting import topic_lists
-from api.remoting.topic_lists import TopicLists
+from api.remoting import shared_bodies
+from api.remoting.shared_bodies import TopicLists
 from dev.support.feed import apply, view_of
 from dev.support.loops import on_a_loop
 from dev.support.view_tables import TableChanges, complete
@@ -45,7 +45,7 @@ async def lists(found: TopicLists, view: RouteView, asked: Asked) -> list[list[s
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_a_list_is_made_once_for_all(monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
-    monkeypatch.setattr(topic_lists, "OFF_LOOP_TOPICS", 2 if is_large else 3)
+    monkeypatch.setattr(shared_bodies, "OFF_LOOP_TOPICS", 2 if is_large else 3)
 
     @on_a_loop
     async def play() -> None:
@@ -74,7 +74,7 @@ async def test_clusters_that_are_not_there_are_not_kept() -> None:
 
 
 def test_one_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_lists, "OFF_LOOP_TOPICS", 0)
+    monkeypatch.setattr(shared_bodies, "OFF_LOOP_TOPICS", 0)
 
     def fails() -> Collection[str]:
         raise MemoryError

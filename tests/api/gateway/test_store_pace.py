@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from api.gateway.pace import StorePace
+from api.gateway.follower import StorePace
 
 TICK_S = 0.15
 
