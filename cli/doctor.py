@@ -19,6 +19,7 @@ from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from ops.doctor.examine import Examination
+    from ops.doctor.preflight import Check
     from ops.doctor.repair import Repair
 
 
@@ -47,6 +48,9 @@ def doctor(
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Read every row that is kept, and not only those of the newest epoch.")
     ] = False,
+    preflight: Annotated[
+        bool, typer.Option("--preflight", help="Before an upgrade: judge machine and data for this release.")
+    ] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TEXT,
 ) -> None:
     """Say what is wrong with tables, event log and checkpoint, and what to do; change nothing without --repair.
@@ -58,6 +62,8 @@ def doctor(
     from ops.doctor.examine import examine
     from ops.doctor.repair import Repair, check_can_repair
 
+    if preflight and (repair or lake):
+        raise SetupError("--preflight looks at a data directory only: give it without --repair and --lake.")
     path = None if is_kafka(log) else sqlite_path(log_url(data_dir, log))
     data_dir = data_dir.absolute()
     place = lake_place(data_dir, lake)
@@ -81,8 +87,27 @@ def doctor(
             found = work.run()
         else:
             work, found = None, examine(data_dir, path, thorough=thorough)
+        checks = _preflight(found) if preflight else []
+    if preflight:
+        print(_checks_as_json(checks) if output is Output.JSON else _checks_as_text(checks))
+        raise typer.Exit(1 if any(check.level == "WRONG" for check in checks) else 0)
     print(_as_json(found, work) if output is Output.JSON else _as_text(found, work))
     raise typer.Exit(0 if found.is_well else 1)
+
+
+def _preflight(found: Examination) -> list[Check]:
+    from ops.doctor.preflight import preflight
+
+    return preflight(found)
+
+
+def _checks_as_text(checks: list[Check]) -> str:
+    width = max(len(check.subject) for check in checks)
+    return "\n".join(f"{check.level:<5}  {check.subject:<{width}}  {check.text}" for check in checks)
+
+
+def _checks_as_json(checks: list[Check]) -> str:
+    return json.dumps({"checks": [check._asdict() for check in checks]}, indent=2)
 
 
 def _as_text(found: Examination, work: Repair | None) -> str:

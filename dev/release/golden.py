@@ -169,7 +169,7 @@ def _openapi() -> dict[str, Any]:
 
 def _operations(description: dict[str, Any]) -> dict[str, dict[str, list[str]]]:
     """``GET /path`` -> its parameters and the fields of its answer."""
-    found = {}
+    found: dict[str, dict[str, list[str]]] = {}
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             answer = operation.get("responses", {}).get("200", {}).get("content", {}).get("application/json", {})

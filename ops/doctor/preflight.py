@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a machine and a data directory are ready for this release, and what could not go back. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import shutil
+import sys
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from lake.delta.ddl import LAKE_FILE
+from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from ops.doctor.examine import Examination
+from runtime.java import find_java
+from schemas.errors import SetupError
+from schemas.events import EVENT_LEVEL
+
+OLDEST_PYTHON: Final = (3, 11)
+FILES: Final = 16_384
+"""Open files that a gateway with many brokers and clients needs."""
+LEAST_MEMORY_BYTES: Final = 4 * 2**30
+"""Memory of the machine for one gateway and the fold."""
+
+
+class Level(StrEnum):
+    """Judgement of one check."""
+
+    OK = "ok"
+    NOTE = "note"
+    WRONG = "WRONG"
+
+
+class Check(NamedTuple):
+    """One judgement: what was looked at, how it is, and what to do where it is not well."""
+
+    level: Level
+    subject: str
+    text: str
+
+
+def preflight(found: Examination) -> list[Check]:
+    """Judge the machine and an examined data directory for this release."""
+    return [*_machine(found.data_dir), *_data(found), *_way_back(found)]
+
+
+def _machine(data_dir: Path) -> list[Check]:
+    version = platform.python_version()
+    checks = [
+        Check(Level.OK, "Python", version)
+        if sys.version_info >= OLDEST_PYTHON
+        else Check(Level.WRONG, "Python", f"{version} is too old. Install Python 3.11 or newer.")
+    ]
+    if find_spec("pyspark") is not None:
+        try:
+            java = find_java()
+            checks.append(Check(Level.OK, "Java", f"{java.version} in {java.home}"))
+        except SetupError as error:
+            checks.append(Check(Level.WRONG, "Java", str(error)))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    shown = f"{memory / 2**30:.1f} GiB"
+    if memory < LEAST_MEMORY_BYTES:
+        shown += ". A gateway and the fold need 4 GiB. See `routelake plan`."
+    checks.append(Check(Level.NOTE if memory < LEAST_MEMORY_BYTES else Level.OK, "memory", shown))
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    enough = files in (resource.RLIM_INFINITY, -1) or files >= FILES
+    shown = "unlimited" if files == resource.RLIM_INFINITY else f"{files:,}"
+    text = f"at most {shown}" if enough else f"at most {shown}. Set LimitNOFILE={FILES} or `ulimit -n {FILES}`."
+    checks.append(Check(Level.OK if enough else Level.NOTE, "open files", text))
+    place = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+    free, used = shutil.disk_usage(place).free, _bytes_of(data_dir)
+    text = f"{free / 1e9:.1f} GB free, {used / 1e9:.2f} GB used by {data_dir}"
+    if free < used:
+        text += ". There is no room for a backup here: name another disk in `routelake backup`."
+    checks.append(Check(Level.NOTE if free < used else Level.OK, "disk", text))
+    return checks
+
+
+def _bytes_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _data(found: Examination) -> list[Check]:
+    if not found.is_well:
+        text = "something is wrong. Run doctor without --preflight, and repair it before you upgrade."
+        return [Check(Level.WRONG, "data directory", text)]
+    last = found.last
+    state = "empty" if last is None else f"epoch {last.epoch}, log offset {last.log_offset}"
+    return [Check(Level.OK, "data directory", f"{state}; this release reads it")]
+
+
+def _way_back(found: Examination) -> list[Check]:
+    """What older releases could not read after this one has started."""
+    checks = []
+    marker = found.lake_dir / LAKE_FILE
+    try:
+        level = int(json.loads(marker.read_text(encoding="utf-8")).get("events", 1)) if marker.exists() else EVENT_LEVEL
+    except (OSError, ValueError):
+        level = EVENT_LEVEL  # the examination has told it
+    if level < EVENT_LEVEL:
+        checks.append(
+            Check(
+                Level.NOTE,
+                "way back",
+                f"the fold of this release raises the level of events from {level} to {EVENT_LEVEL}. After that, older "
+                "releases refuse this data directory. Take a backup first: `routelake backup BACKUP`.",
+            )
+        )
+    if found.last is not None and found.last.rules_version != STATE_MACHINE_VERSION:
+        checks.append(
+            Check(
+                Level.NOTE,
+                "gateways",
+                f"the rules change from {found.last.rules_version} to {STATE_MACHINE_VERSION}: gateways serve the "
+                "committed view until fold and gateway have the same release. Upgrade the fold first.",
+            )
+        )
+    if not checks:
+        checks.append(Check(Level.OK, "way back", "no format changes. The old release starts on this data directory"))
+    return checks
