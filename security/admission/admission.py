@@ -166,8 +166,7 @@ class Admission:
         Raises:
             AccessDeniedError: its account is bound to other brokers.
         """
-        found = sender.found
-        if self.access is None or not isinstance(found, Identity) or not found.is_bound:
+        if not self._is_bound(sender):
             return sender
         unknown = [broker for broker in brokers if broker not in sender.brokers]
         if not unknown:
@@ -177,7 +176,13 @@ class Admission:
 
     def authorize_event(self, sender: Sender, event: AnyEvent, view: RouteView) -> Sender:
         """`authorize_brokers` for the brokers that an event names. `event` does so, too."""
+        if not self._is_bound(sender):  # mostly so, and to list the brokers takes longer
+            return sender
         return self.authorize_brokers(sender, _brokers_of(event), view)
+
+    def _is_bound(self, sender: Sender) -> bool:
+        """Whether the sender's account is bound to some brokers."""
+        return self.access is not None and isinstance(sender.found, Identity) and sender.found.is_bound
 
     def event(
         self,
