@@ -27,6 +27,8 @@ from schemas.events import decode
 
 MIB: Final = 1024 * 1024
 SHORT_S: Final = 6.0
+SHORT_PROCESSOR_S: Final = 2.5
+"""Of the gateway's process. Planted defects of its bounds are found after so much work."""
 LONG_S: Final = 600.0
 REGISTER_TIMEOUT_S: Final = 24.0
 """BrokerConfig.registerBrokerTimeoutMills."""
@@ -142,6 +144,15 @@ def processor_s(gateway: Routelake) -> tuple[float, float]:
     assert gateway.process is not None
     ran_ns, waited_ns, _ = Path(f"/proc/{gateway.process.pid}/schedstat").read_text().split()
     return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+
+
+def attacked(gateway: Routelake, during_s: float) -> None:
+    """Let attacks go on for so long. A short attack ends before, once the gateway has had `SHORT_PROCESSOR_S` for it."""
+    ends_s, began_s = time.monotonic() + during_s, processor_s(gateway)[0]
+    while time.monotonic() < ends_s:
+        time.sleep(0.05)
+        if during_s == SHORT_S and processor_s(gateway)[0] - began_s >= SHORT_PROCESSOR_S:
+            return
 
 
 class Memory:

@@ -26,7 +26,7 @@ from dev.model import codes
 from dev.model.client import encode_frame
 from dev.peers.java import wait_until
 from dev.peers.routelake import Routelake
-from tests.e2e.hostile import MIB, Attackers, Broker, Memory, in_bounded_time, read_answer, refusals
+from tests.e2e.hostile import MIB, Attackers, Broker, Memory, attacked, in_bounded_time, read_answer, refusals
 
 KIB: Final = 1024
 ATTACKER: Final = "127.0.0.66"
@@ -146,7 +146,7 @@ def test_requests_that_do_not_end(gateway: Routelake, kind: str, during_s: float
 
     with Memory(gateway) as memory:
         with honest(gateway, NOTHING_FOLDED), Attackers(32, attack) as attackers:
-            time.sleep(during_s)
+            attacked(gateway, during_s)
         print(f"{attackers.rounds} rounds")
     memory.check()
 
@@ -160,7 +160,7 @@ def test_answers_that_nobody_fetches(gateway: Routelake, during_s: float) -> Non
             hold(connection, stop, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20_000)
 
     with Memory(gateway) as memory, honest(gateway, NOTHING_FOLDED), Attackers(64, attack):
-        time.sleep(during_s)
+        attacked(gateway, during_s)
     memory.check()
 
 
@@ -246,7 +246,7 @@ def test_what_was_asked_before_is_kept_by_its_bytes(folding: Routelake, during_s
         "/v1/epochs?limit=3": 200,
     }
     with Memory(folding) as memory, honest(folding, paths), Attackers(32, attack):
-        time.sleep(during_s)
+        attacked(folding, during_s)
         wait_until(lambda: next(numbers) >= 500, 120, "five hundred questions")
     page = folding.get("/v1/topics/large/changes?limit=1000")
     assert 1 <= len(page["changes"]) < 20 and len(json.dumps(page)) < 6 * MIB

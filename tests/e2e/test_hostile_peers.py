@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import socket
 import threading
-import time
 
 from dev.model import codes
 from dev.model.client import encode_frame
@@ -24,6 +23,7 @@ from tests.e2e.hostile import (
     Attackers,
     Broker,
     Memory,
+    attacked,
     events_of,
     in_bounded_time,
     read_answer,
@@ -52,7 +52,7 @@ def test_unfinished_frames_cost_the_honest_broker_nothing(gateway: Routelake, du
 
     with Memory(gateway) as memory:
         with Broker(gateway) as broker, Attackers(16, attack):
-            time.sleep(during_s)
+            attacked(gateway, during_s)
             wait_until(lambda: refusals(gateway).get("evicted-unfinished", 0) > 0, 60, "somebody to be dropped")
         broker.check()
     assert "evicted-unfinished" in gateway.log_path.read_text()
@@ -85,7 +85,7 @@ def test_what_peers_say_is_kept_by_its_real_size(gateway: Routelake, during_s: f
 
     with Memory(gateway) as memory:
         with Broker(gateway) as broker, Attackers(64, attack) as attackers:
-            time.sleep(during_s)
+            attacked(gateway, during_s)
             wait_until(lambda: next(numbers) >= 100, 60, "a hundred registrations")
         broker.check()
     print(f"{attackers.rounds} rounds")
@@ -116,7 +116,7 @@ def test_answers_that_nobody_reads_are_bounded(folding: Routelake, during_s: flo
 
     with Memory(folding) as memory:
         with Broker(folding) as broker, Attackers(30, attack):
-            time.sleep(during_s)
+            attacked(folding, during_s)
         broker.check()
     memory.check()
 
