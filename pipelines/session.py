@@ -128,6 +128,8 @@ def session(
     if delta:
         conf.set("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        # Delta reads the log of a table in 50 tasks, whatever its size. A lake's tables have some thousand files.
+        conf.set("spark.databricks.delta.snapshotPartitions", "1")
     if cluster is not None:
         _use(cluster, conf, driver_host, local_fs)
     gateway = _launch(conf) if SparkContext._gateway is None else None

@@ -134,7 +134,6 @@ def spark() -> Iterator[SparkSession]:
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for the Python workers
     running = session("routelake-tests", shards=2, delta=True)
-    running.conf.set("spark.databricks.delta.snapshotPartitions", "1")  # the tables are small
     yield running
     running.stop()
 
