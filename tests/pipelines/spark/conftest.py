@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data directories for the query in the Spark session of all tests."""
+"""Data directories for the query, and `spark-sql`, in the Spark session of all tests."""
 
 from __future__ import annotations
 
@@ -34,3 +34,18 @@ def stages(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Stage]
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def in_shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`spark-sql` as a command in this process: it uses the session of all tests, and leaves it running and empty."""
+    monkeypatch.setattr(SparkSession, "stop", lambda self: None)
+    _forget_tables(spark)
+    yield
+    _forget_tables(spark)
+
+
+def _forget_tables(spark: SparkSession) -> None:
+    """Empty the catalog. The files of its tables are another's, and stay."""
+    for table in spark.sql("SHOW TABLES").collect():
+        spark.sql(f"DROP {'VIEW' if table['isTemporary'] else 'TABLE'} {table['tableName']}")

@@ -15,8 +15,11 @@ from packaging.requirements import Requirement
 
 from dev.peers.routelake import ROOT
 from dev.support import events as make
+from dev.support.command import command
 from dev.support.drive import drive
 from dev.support.generated_logs import written
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 PAGE = ROOT / "docs" / "tutorial" / "first-route.md"
 CHOOSE = ROOT / "docs" / "how-to" / "analyze" / "choose-a-table.md"
@@ -37,7 +40,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("first-route")
     (folder / "data").mkdir()
-    (folder / "routelake").symlink_to(ROOT / "routelake")
     names = ("orders", "TBW102", "audit")
     both, more = make.topics(*names), make.topics(*names, row=make.ROW._replace(perm=4))
     history = [
@@ -52,13 +54,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.jvm
-def test_spark_sql(folder: Path) -> None:
-    """As a person types it, in a folder that has ./data; then the join of two tables at one epoch."""
-    statements = f"{block('sql')}\n{block('sql', CHOOSE)}"
-    done = subprocess.run(
-        ["./routelake", "spark-sql"], cwd=folder, input=statements, capture_output=True, text=True, timeout=240
-    )
+@pytest.mark.usefixtures("in_shared_session")
+def test_spark_sql(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that has ./data, from standard input; then the join of two tables at one epoch."""
+    monkeypatch.chdir(folder)
+    done = command("spark-sql", stdin=f"{block('sql')}\n{block('sql', CHOOSE)}")
     assert done.returncode == 0, done.stderr
     version, route, who, versions, joined = done.stdout.split("\n\n")[:5]
     assert re.search(r"\|1 +\|1 +\|", versions), versions

@@ -13,8 +13,11 @@ import pytest
 
 from dev.peers.routelake import ROOT
 from dev.support import any_lake
+from dev.support.command import command
 from dev.support.terminals import terminal
 from pipelines.spark_sql import statements
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 COMMAND = [sys.executable, "-m", "cli.main", "spark-sql"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -51,16 +54,10 @@ def test_statements_end_with_semicolons(text: str, whole: list[str], rest: str) 
     assert statements(text) == (whole, rest)
 
 
-def test_no_lake(tmp_path: Path) -> None:
+def test_no_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Said at once, and none is made."""
-    done = subprocess.run(
-        [*COMMAND, "--data-dir", "nowhere", "select 1"],
-        cwd=tmp_path,
-        env=ENVIRON,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    monkeypatch.chdir(tmp_path)
+    done = command("spark-sql", "--data-dir", "nowhere", "select 1")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("routelake: there is no lake in ")
@@ -68,22 +65,16 @@ def test_no_lake(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.jvm
-def test_a_query_that_fails(data_dir: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("in_shared_session")
+def test_a_query_that_fails(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came before it is printed; then one line, and 1."""
     before = contents(data_dir)
     query = (
         "select key, value from kvconfigtable where key = 'k0'; select 'ü' as a, null as b; select id from range(2000);"
     )
     query += "select * from nope"
-    done = subprocess.run(
-        [*COMMAND, "--data-dir", str(data_dir), "-o", "json", query],
-        cwd=tmp_path,
-        env=ENVIRON,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    monkeypatch.chdir(tmp_path)
+    done = command("spark-sql", "--data-dir", data_dir, "-o", "json", query)
     numbers = [f'{{"id":{number}}}' for number in range(2000)]
     assert done.stdout.splitlines() == ['{"key":"k0","value":"other"}', '{"a":"ü","b":null}', *numbers]
     assert done.returncode == 1, done.stderr
@@ -93,7 +84,6 @@ def test_a_query_that_fails(data_dir: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing is left where it was started"
 
 
-@pytest.mark.jvm
 def test_a_session_at_a_terminal(data_dir: Path, tmp_path: Path) -> None:
     """It survives mistakes, reads old versions and refuses to write."""
     before = contents(data_dir)
