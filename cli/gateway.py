@@ -51,7 +51,7 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
 
     properties = NamesrvProperties() if options.config is None else read(options.config)
     for warning in properties.warnings:
-        structlog.get_logger("routelake.gateway").warning(warning)
+        structlog.get_logger("routelake.gateway").warning("configuration warning", problem=warning)
     bounds = remoting_settings(properties, reuse_port=options.reuse_port)
     socket = options.worker_socket
     sessions_dir = None if socket is None else socket.parent / "sessions"  # of all workers

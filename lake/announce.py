@@ -84,7 +84,9 @@ class _Thread:
                 if (why := one_line(error) or type(error).__name__) != said:
                     said = why
                     log = structlog.get_logger("routelake.epochs")
-                    log.warning(self._failing, topic=self.place.topic, error=why)
+                    log.warning(
+                        "epoch announcements fail; retrying", doing=self._failing, topic=self.place.topic, error=why
+                    )
                 self.ended.wait(_RETRY_S)
 
 

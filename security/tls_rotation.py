@@ -84,7 +84,7 @@ class Tls:
     def start(self) -> None:
         """Begin to watch, and say what an operator should know."""
         for warning in self.settings.warnings:
-            log.warning(warning)
+            log.warning("TLS configuration warning", problem=warning)
         if self.settings.mode is TlsMode.PERMISSIVE:
             log.info("TLS is permissive: plain-text connections are accepted (--tls-mode enforcing refuses them)")
         self._warn_of_expiry()

@@ -106,6 +106,10 @@ def _names(variable: str | Sequence[str] | None) -> Sequence[str]:
     return [variable] if isinstance(variable, str) else variable or ()
 
 
+def _variables(option: Any) -> str:  # noqa: ANN401
+    return " or ".join(map(code, _names(option.envvar)))
+
+
 def _below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (click has no types here)
     if not hasattr(command, "list_commands"):
         yield " ".join(path), command
@@ -129,8 +133,8 @@ def _section(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401
     if arguments:
         yield table(("argument", "meaning"), ((code(one.display_name_raw.upper()), _meaning(one)) for one in arguments))
     if options := [option for option in own if option.param_type_name == "option"]:
-        rows = ((_spelled(one), code(_default(one)), _meaning(one)) for one in options)
-        yield table(("option", "default", "meaning"), rows)
+        rows = ((_spelled(one), _variables(one), code(_default(one)), _meaning(one)) for one in options)
+        yield table(("option", "variable", "default", "meaning"), rows)
     if shared:
         links = (f"[{title}](settings.md#{title.lower().replace(' ', '-')})" for title in shared if title)
         yield f"Further options: {', '.join(links)}."
@@ -147,7 +151,7 @@ def _group(title: str) -> str:
     rows = (
         (
             _spelled(option),
-            " or ".join(map(code, _names(option.envvar))),
+            _variables(option),
             _type(option),
             code(_default(option)),
             _range(option),

@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from dev.docs import ROOT, markdown_files
-from dev.reference import alerts, event_types, http, limits, metrics, options, properties, results, sizes, tables
+from dev.reference import (
+    alerts,
+    event_types,
+    http,
+    limits,
+    log_messages,
+    metrics,
+    options,
+    properties,
+    results,
+    sizes,
+    tables,
+)
 
 COPIES: Final = {alerts.CHART_FILES / name: alerts.MIXIN / name for name in alerts.COPIED}
 """Copy -> original."""
@@ -27,6 +39,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "limits-events": limits.events,
     "limits-http": limits.http,
     "limits-remoting": limits.remoting,
+    "log-messages": log_messages.block,
     "metrics": metrics.block,
     "namesrv-ignored": properties.ignored,
     "namesrv-keys": properties.namesrv,

@@ -32,7 +32,7 @@ def test_a_block_has_text_without_gaps(name: str) -> None:
 
 
 def test_every_variable_has_its_row() -> None:
-    named = set(re.findall(r"ROUTELAKE_[A-Z_]+", SETTINGS))
+    named = set(re.findall(r"ROUTELAKE_[A-Z_]+", SETTINGS + COMMANDS))
     read = {name for name in source.used_names("ROUTELAKE_") if re.fullmatch(r"ROUTELAKE_[A-Z_]+[A-Z]", name)}
     assert (read | options.variables()) - named - INTERNAL - {"NAMESRV_ADDR"} == set()
     http_settings = source.module("api/http/settings.py")
