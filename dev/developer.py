@@ -22,6 +22,7 @@ _CHECKS: Final = (
     ("mypy", ["mypy"]),
     ("import contracts", ["lint-imports"]),
     ("generated pages", ["python", "-m", "dev.reference", "--check"]),
+    ("language", ["python", "-m", "dev.language"]),
     ("links of Markdown files", ["python", "-m", "dev.docs", "--check"]),
     ("changes", ["towncrier", "build", "--draft", "--version", "next"]),
 )
@@ -30,6 +31,7 @@ _FIXES: Final = (
     ("ruff format", ["ruff", "format", "."]),
     ("generated pages", ["python", "-m", "dev.reference"]),
     ("docs/adr/index.md", ["python", "-m", "dev.docs", "--fix"]),
+    ("allowances of older text", ["python", "-m", "dev.language", "--lower"]),
 )
 
 

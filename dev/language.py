@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of language that a program can check: words to avoid, shape of sentences, subjects of commits.
+
+Words are checked in documents and in the product's texts (help, errors, log messages), sentences in documents. Older
+text has an allowance for each file in `language-allowances.toml`. An allowance can only become smaller.
+
+Commands::
+
+    python -m dev.language           check; exit with 1 if a file has more than its allowance
+    python -m dev.language --lower   lower each allowance to what its file has
+    python -m dev.language --list    print every place, also allowed ones
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dev.docs import ROOT, markdown_files
+from dev.reference.source import product_modules, template
+
+ALLOWANCES: Final = Path(__file__).with_name("language-allowances.toml")
+
+WORDS: Final = {
+    r"whoever|whomever": "name the person or the program",
+    r"whose": "say 'of the ...', or begin another sentence",
+    r"nobody|somebody": "name the role: operator, client, peer, process",
+    r"anew": "again",
+    r"besides?": "next to, in addition to",
+    r"came to nothing|is none": "failed, does not exist",
+    r"made good|mended": "repaired, fixed",
+    r"give[sn]? way|gave way": "is evicted, is closed first",
+    r"stands? at": "is",
+    r"(?:is|are|was|were|be) told": "receives, is notified",
+    r"signs? of life": "heartbeat",
+    r"(?:falls?|fell|fallen|falling) silent": "misses heartbeats, expires",
+    r"cut off": "interrupted, truncated or partitioned",
+    r"of then|of before": "at that time, previous",
+    r"back-ups?": "backup (noun), back up (verb)",
+}
+"""Words to avoid -> words to use."""
+
+_WORDS: Final = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): advice for words, advice in WORDS.items()}
+_MOST_WORDS: Final = 40
+_MOST_SUBJECT: Final = 72
+_SUBJECTS_SINCE: Final = "2026-11-26T00:00:00Z"
+"""Commits before this time are older than the rule."""
+_SUBJECT: Final = re.compile(r"[\w./+*, -]+: \S.*[^.]")
+
+_GENERATED: Final = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
+_FENCE: Final = re.compile(r"^ *(```+|~~~+).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+_LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)\n]*\)")
+_ITEM: Final = re.compile(r" *(?:[-*] |\d+\. )")
+_LINES_WITHOUT_SENTENCES: Final = ("|", "#", "<", "---", ":::", "[")
+
+
+_HEAD: Final = """\
+# Faults of older text for each file (dev/language.py). ./routelake fix lowers these numbers. Never raise one.
+"""
+
+
+class Fault(NamedTuple):
+    """One place that breaks a rule. ``rule`` is words or sentences."""
+
+    rule: str
+    file: str
+    line: int
+    text: str
+
+
+def faults_of_document(file: str, text: str) -> Iterator[Fault]:
+    """Check a Markdown file outside of code and generated blocks.
+
+    Args:
+        file: Its name, for the faults.
+        text: Its text.
+    """
+    text = _CODE.sub(lambda found: "x" + "\n" * found[0].count("\n"), _FENCE.sub(_blank, _GENERATED.sub(_blank, text)))
+    text = _LINK.sub(r"\1", text)
+    for number, line in enumerate(text.splitlines(), 1):
+        yield from _words(file, number, line)
+    for number, sentence in _sentences(text):
+        yield from (Fault("sentences", file, number, problem) for problem in problems_of_sentence(sentence))
+
+
+def problems_of_sentence(sentence: str) -> Iterator[str]:
+    """Return what is wrong with the shape of one sentence."""
+    beginning = " ".join(sentence.split()[:8])
+    if (count := len(re.findall(r"[\w'-]+", sentence))) > _MOST_WORDS:
+        yield f"'{beginning} ...': {count} words; write at most {_MOST_WORDS}, better 25"
+    if (count := len(re.findall(r":(?=\s|$)", sentence))) > 1:
+        yield f"'{beginning} ...': {count} colons; write at most one"
+    if ";" in sentence:
+        yield f"'{beginning} ...': a semicolon; write two sentences or a list"
+
+
+def faults_of_product() -> Iterator[Fault]:
+    """Check the texts of the product: string constants of at least four words that are no docstrings."""
+    for path, tree in product_modules():
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in docstrings | parts:
+                text = template(node)
+                if text and text.count(" ") > 2:
+                    yield from _words(str(path), node.lineno, text)
+
+
+def faults_of_subject(subject: str) -> str:
+    """Return what is wrong with the subject of a commit; empty for nothing."""
+    if len(subject) > _MOST_SUBJECT:
+        return f"{len(subject)} characters; write at most {_MOST_SUBJECT}"
+    return "" if _SUBJECT.fullmatch(subject) else "write 'area: imperative summary', without a full stop"
+
+
+def all_faults() -> list[Fault]:
+    """Check every document and the product."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *markdown_files(ROOT / "docs")]
+    found = list(faults_of_product())
+    for page in pages:
+        if "adr" not in page.parts:
+            found += faults_of_document(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"))
+    return found
+
+
+def over(found: Sequence[Fault], allowed: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a line for each fault of a file that has more faults than its allowance.
+
+    Args:
+        found: All faults.
+        allowed: Rule -> file -> number of allowed faults.
+    """
+    lines = []
+    for (rule, file), count in sorted(Counter((fault.rule, fault.file) for fault in found).items()):
+        allowance = allowed.get(rule, {}).get(file, 0)
+        if count > allowance:
+            lines.append(f"{file}: {count} faults of rule '{rule}', {allowance} allowed:")
+            lines += [f"  {one.file}:{one.line}: {one.text}" for one in found if (one.rule, one.file) == (rule, file)]
+    return lines
+
+
+def lowered(found: Sequence[Fault], allowed: Mapping[str, Mapping[str, int]]) -> str:
+    """Return the file of allowances with each one lowered to what there is."""
+    counts = Counter((fault.rule, fault.file) for fault in found)
+    parts = [_HEAD]
+    for rule, files in allowed.items():
+        parts.append(f"\n[{rule}]\n")
+        kept = {file: min(number, counts[rule, file]) for file, number in files.items()}
+        parts += [f'"{file}" = {number}\n' for file, number in sorted(kept.items()) if number]
+    return "".join(parts)
+
+
+def _words(file: str, line: int, text: str) -> Iterator[Fault]:
+    for words, advice in _WORDS.items():
+        for match in words.finditer(text):
+            yield Fault("words", file, line, f"'{match[0]}' is a word to avoid: {advice}")
+
+
+def _sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Sentences of a page with their lines; a list item begins another one, and so does an empty line."""
+    block: list[str] = []
+    first = 1
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        is_other = not line.strip() or line.lstrip().startswith(_LINES_WITHOUT_SENTENCES)
+        if block and (is_other or _ITEM.match(line)):
+            yield from _split(first, block)
+            block = []
+        if not is_other:
+            first = first if block else number
+            block.append(_ITEM.sub("", line, count=1))
+
+
+def _split(first: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    text = "\n".join(lines)
+    start = 0
+    for end in [*(match.end() for match in re.finditer(r"[.!?](?=\s|$)", text)), len(text)]:
+        sentence = text[start:end]
+        if sentence.strip():
+            yield first + text.count("\n", 0, start + len(sentence) - len(sentence.lstrip())), sentence
+        start = end
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")
+
+
+def _bad_subjects() -> list[str]:
+    asked = subprocess.run(
+        ["git", "log", "--no-merges", f"--since={_SUBJECTS_SINCE}", "--format=%h %s"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    pairs = (line.partition(" ") for line in asked.stdout.splitlines())  # nothing without git
+    return [f"commit {key}: {subject!r}: {fault}" for key, _, subject in pairs if (fault := faults_of_subject(subject))]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one of the commands; returns the exit code."""
+    found = all_faults()
+    allowed = tomllib.loads(ALLOWANCES.read_text(encoding="utf-8"))
+    if "--list" in arguments:
+        print("\n".join(f"{one.file}:{one.line}: {one.rule}: {one.text}" for one in found))
+        return 0
+    if "--lower" in arguments:
+        ALLOWANCES.write_text(lowered(found, allowed), encoding="utf-8")
+        return 0
+    lines = [*over(found, allowed), *_bad_subjects()]
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
