@@ -88,7 +88,7 @@ TOPIC_QUEUE_TABLE: Final = Table(
             "perm",
             "int",
             "permission bits: inherit 1, write 2, read 4, priority 8",
-            trap="without bit 2 nobody may write, whatever writeQueueNums says: (perm & 2) = 2",
+            trap="without bit 2 no client may write, whatever writeQueueNums says: (perm & 2) = 2",
         ),
         Column("topicSysFlag", "int", "bit 0 unit, bit 1 unit subscription"),
     ),
@@ -279,7 +279,7 @@ ROUTE_COMMIT_TABLE: Final = Table(
         Column(
             "watermark",
             "timestamp",
-            "event time of the last CLOCK up to logOffset: every broker whose deadline lies before it has expired",
+            "event time of the last CLOCK up to logOffset: every broker with an earlier deadline has expired",
             nullable=False,
             unit="UTC",
         ),
@@ -311,7 +311,7 @@ ROUTE_COMMIT_TABLE: Final = Table(
         Column(
             "preserveTime",
             "timestamp",
-            "event time since when nobody expires (PRESERVE); null: brokers expire",
+            "event time since when no broker expires (PRESERVE); null: brokers expire",
             unit="UTC",
             trap="each RESUME since has moved it by the time in which no gateway ran",
         ),

@@ -23,7 +23,7 @@ PROPERTIES: Final = {
     "sasl.username": "User of PLAIN and SCRAM, as librdkafka names it.",
     "sasl.password": "Password of this user.",
     "sasl.oauthbearer.token.endpoint.url": (
-        "Source of tokens. `https://...` is a token endpoint (client credentials grant), whose "
+        "Source of tokens. `https://...` is a token endpoint (client credentials grant). Its "
         "certificate the authorities of the system must have signed. `file:///...` is a file with a "
         "token, which is read for each connection."
     ),
