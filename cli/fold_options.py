@@ -86,7 +86,7 @@ class FoldOptions(Options):
         option(
             metavar="FILE",
             help="With --master URL: file of Spark's properties, as spark-submit takes them. "
-            "See docs/how-to/operate/scale-out.md.",
+            "See docs/how-to/operate/spark-cluster.md.",
         ),
     ] = None
 

@@ -55,7 +55,7 @@ class AuthOptions(Options):
         option(
             metavar="FILE",
             help="Accounts, in the layout of RocketMQ's plain_acl.yml; read again when it changes. "
-            "See docs/explanation/security.md.",
+            "See docs/how-to/operate/accounts.md.",
         ),
     ] = None
     auth_mode: Annotated[
@@ -135,7 +135,7 @@ class AuthOptions(Options):
         if self.auth is None:
             if self.chosen is not AuthMode.OFF:
                 raise SetupError(
-                    f"--auth-mode {self.chosen} needs accounts: --auth FILE (docs/explanation/security.md)."
+                    f"--auth-mode {self.chosen} needs accounts: --auth FILE (docs/how-to/operate/accounts.md)."
                 )
             return None
         from security.accounts_file import AccountsFile

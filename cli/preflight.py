@@ -171,8 +171,9 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
         if is_beyond(listen):
             raise SetupError(
                 f"{option} {listen} can be reached from other machines, and whoever does can {what}: "
-                "give it accounts with --auth FILE (docs/explanation/security.md), or take clients with a certificate "
-                "alone (--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is trusted."
+                "give it accounts with --auth FILE (docs/how-to/operate/accounts.md), or take clients with a "
+                "certificate alone (--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is "
+                "trusted."
             )
 
 
@@ -290,8 +291,7 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
     """
     if standby and not place.url:
         raise SetupError(
-            "--standby waits for another fold of a lake at a URL: name it with --lake "
-            "(docs/how-to/operate/scale-out.md)."
+            "--standby waits for another fold of a lake at a URL: name it with --lake (docs/how-to/operate/standby.md)."
         )
     if place.url:
         from lake.store import open_store

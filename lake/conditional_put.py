@@ -27,7 +27,7 @@ def probe(store: Store) -> None:
     except (FileNotFoundError, StoreRefusedError) as error:
         raise SetupError(
             f"{store.url} cannot be written: {one_line(error)}. Is the bucket there, and what the environment says "
-            "right (docs/how-to/operate/scale-out.md)?"
+            "right (docs/how-to/operate/object-store.md)?"
         ) from error
     except (OSError, TakenError) as error:
         raise UnavailableError(f"{store.url} cannot be written: {one_line(error)}") from error
@@ -35,7 +35,7 @@ def probe(store: Store) -> None:
         raise SetupError(
             f"{store.url}: this store takes a PUT although its condition does not hold (If-None-Match, If-Match). With "
             "it nothing keeps two folds from writing the same version; choose one that has conditional PUT "
-            "(docs/how-to/operate/scale-out.md)."
+            "(docs/how-to/operate/object-store.md)."
         )
 
 

@@ -277,7 +277,7 @@ def open_store(url: str) -> Store:
     except (BaseError, ValueError) as error:
         said = " ".join(str(error).partition("\n\nDebug source")[0].split())
         raise SetupError(
-            f"--lake {url}: {said}. See docs/how-to/operate/scale-out.md for what the environment must say."
+            f"--lake {url}: {said}. See docs/how-to/operate/object-store.md for what the environment must say."
         ) from error
     return Store(url, store)
 

@@ -281,7 +281,7 @@ def _query(
             return f"{NO_EXECUTORS}: {gone}"
         if dropped := query.dropped_as_late():
             query.hold()
-            where = "docs/how-to/operate/operations.md, 'The stream stands still'"
+            where = "docs/how-to/operate/fold-stopped.md"
             return f"{CLOCK_WENT_BACK}: {dropped} records were not folded ({where})"
     failed = query.query.exception()
     if not query.hold():

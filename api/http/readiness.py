@@ -56,7 +56,7 @@ def clock_problem(gateway: Gateway) -> str | None:
         return None
     return (
         f"the event log's time is {ahead_s:.0f} s ahead of this machine's clock: one of the clocks is wrong, or was "
-        'when it wrote (docs/how-to/operate/operations.md, "Clocks")'
+        "when it wrote (docs/how-to/operate/clocks.md)"
     )
 
 

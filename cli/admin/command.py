@@ -26,8 +26,8 @@ from schemas.errors import RoutelakeError
 Work = Callable[..., Awaitable[Report]]
 
 _WHAT_BECAME_OF_IT: Final = (
-    "with routelake, GET /v1/topics/TOPIC/changes over HTTP says what became of it (docs/how-to/operate/operations.md, "
-    "'A topic has no route')"
+    "with routelake, GET /v1/topics/TOPIC/changes over HTTP says what became of it "
+    "(docs/how-to/operate/missing-routes.md)"
 )
 
 ANSWER_TIMEOUT_S: Final = 5.0

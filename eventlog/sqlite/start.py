@@ -48,7 +48,7 @@ _GENERATION_ROW: Final = "generation:"
 
 _WAY_OUT: Final = (
     "Nothing was changed. `./routelake restore` puts a backup in place and moves such files aside: "
-    'see docs/how-to/operate/operations.md, "Back-up and restore"'
+    "see docs/how-to/operate/backup-restore.md"
 )
 
 

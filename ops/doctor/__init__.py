@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what is wrong with a data directory, and repairs what it can. See docs/how-to/operate/operations.md.
+"""Finds what is wrong with a data directory, and repairs what it can. See docs/how-to/operate/repair-data.md.
 
 findings.py   what was found, in words
 log.py        the event log: pages, offsets, contents; a log made anew from what can be read

@@ -70,7 +70,7 @@ WAY_OUT: Final = {
     Kind.FILE: _RESTORE,
     Kind.OLD_FILE: "restore a backup elsewhere to read that past; here it stays lost",
     Kind.BEHIND: _RESTORE,
-    Kind.AHEAD: 'compare clocks; event time goes on from where it is (docs/how-to/operate/operations.md, "Clocks")',
+    Kind.AHEAD: "compare clocks; event time goes on from where it is (docs/how-to/operate/clocks.md)",
     Kind.FOLD_CHECKPOINT: "nothing",
 }
 """What is left where no repair is known."""

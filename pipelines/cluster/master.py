@@ -90,7 +90,8 @@ def read_cluster(master: str, shared_dir: Path, config_file: Path | None) -> Clu
         raise SetupError(
             f"--master {master}: whoever reaches the driver's ports can run code in it, unless Spark asks who comes. "
             f"Write '{AUTHENTICATE} true' and '{_SECRETS[0]} ...' into {where}, and start master and workers with that "
-            f"file, too (docs/how-to/operate/scale-out.md); or '{AUTHENTICATE} false', where nobody else reaches them."
+            f"file, too; or '{AUTHENTICATE} false', where nobody else reaches them "
+            "(docs/how-to/operate/spark-cluster.md)."
         )
     elif config[AUTHENTICATE].lower() == "true" and not any(config.get(name) for name in _SECRETS):
         raise SetupError(f"{where}: {AUTHENTICATE} needs {_SECRETS[0]}, the same as the master's and the workers'.")

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/how-to/operate/operations.md, "Back-up and restore": its commands as they stand, and what shows whether a backup came back."""
+"""The commands of docs/how-to/operate/backup-restore.md as they stand, and what shows whether a backup came back."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import urllib.error
 from pathlib import Path
 
 from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
+from dev.support.pages import OPERATE, run_by
 
-OPERATIONS = ROOT / "docs" / "how-to" / "operate" / "operations.md"
 
-
-def blocks(data_dir: Path, backup: Path) -> list[str]:
-    (section,) = re.findall(r"^## Back-up and restore$(.*?)^## ", OPERATIONS.read_text(), re.DOTALL | re.MULTILINE)
-    found = re.findall(r"^```\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
-    return [block.replace("DATA_DIR", str(data_dir)).replace("BACKUP", str(backup)) for block in found]
+def blocks(data_dir: Path, backup: Path) -> tuple[str, str]:
+    """What takes a backup, and what verifies and restores it."""
+    found = run_by(OPERATE / "backup-restore.md", "tests/e2e/backups.py")
+    take, *bring_back = [block.replace("DATA_DIR", str(data_dir)).replace("BACKUP", str(backup)) for block in found]
+    assert len(bring_back) == 2
+    return take, "".join(bring_back)
 
 
 def shell(block: str) -> tuple[int, str]:

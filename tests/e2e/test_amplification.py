@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 VALUES, COMMANDS = 24, 18
 TOPICS = 50_000
 
-# As docs/how-to/operate/operations.md says ("Start, stop, parts").
+# As docs/how-to/operate/start-stop.md says ("Memory of the fold").
 WORKER_MIB, FOLD_MIB, JVM_MIB = 768, 1280, 1024 + 640
 GATEWAY_MIB = 1024
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An analyst's own Spark reads a lake in an object store over s3a, by the lines of docs/how-to/operate/scale-out.md."""
+"""An analyst's own Spark reads a lake in an object store over s3a, by the lines of docs/how-to/operate/object-store.md."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ for name, query in asked.items():
 
 def properties() -> str:
     """What the page has a person write."""
-    text = (ROOT / "docs" / "how-to" / "operate" / "scale-out.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "operate" / "object-store.md").read_text()
     found = re.search(r"\$ cat s3a\.properties\n(.*?)\n\n", text, re.DOTALL)
     assert found is not None
     return found.group(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/how-to/operate/scale-out.md that make routelake's user in Kafka, as they stand there: enough, and no more."""
+"""The commands of docs/how-to/operate/kafka-event-log.md that make routelake's user in Kafka, as they stand there: enough, and no more."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ ASKS = {
 
 def commands() -> list[list[str]]:
     """What the page has a person type."""
-    text = (ROOT / "docs" / "how-to" / "operate" / "scale-out.md").read_text().replace("\\\n", " ")
-    found = [shlex.split(line) for line in re.findall(r"^ *(kafka-\w+\.sh .*)$", text, re.MULTILINE)]
+    text = (ROOT / "docs" / "how-to" / "operate" / "kafka-event-log.md").read_text().replace("\\\n", " ")
+    found = [shlex.split(line) for line in re.findall(r"^ *(kafka-(?:configs|acls)\.sh .*)$", text, re.MULTILINE)]
     assert [line[0] for line in found] == list(CLASSES)
     return found
 

@@ -59,7 +59,7 @@ capabilities: {drop: [ALL]}
 {{- define "routelake.isCluster" -}}
 {{- with .Values.fold.cluster }}
 {{- if .master }}
-{{- $_ := required "fold.cluster.existingSecret: name the Secret with Spark's properties (docs/how-to/operate/scale-out.md)" .existingSecret }}
+{{- $_ := required "fold.cluster.existingSecret: name the Secret with Spark's properties (docs/how-to/operate/spark-cluster.md)" .existingSecret }}
 {{- $_ := required "fold.cluster.sharedClaim: name the claim that executors have under /shared, too" .sharedClaim }}
 {{- true }}
 {{- end }}
