@@ -22,7 +22,7 @@ from dev.support.fold import FoldThread
 from dev.support.pages import OPERATE, Block, blocks
 from eventlog.open import open_log
 
-PAGES = sorted([*OPERATE.glob("*.md"), *(ROOT / "docs" / "explanation").glob("[!a]*.md")])
+PAGES = sorted([*OPERATE.rglob("*.md"), *(ROOT / "docs" / "explanation").glob("[!a]*.md")])
 TOPIC = "orders"
 _TEST = re.compile(r"\btests/[\w/]+\.py\b")
 
@@ -69,12 +69,13 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             meanings = {
                 r"\./routelake(?= )": routelake,
                 r"curl -s(?= )": "curl -s --fail-with-body",
-                r"(?:GATEWAY|localhost):8080": f"127.0.0.1:{gateway.http_port}",
+                r"(?:GATEWAY|localhost):8080|\bADDRESS\b": f"127.0.0.1:{gateway.http_port}",
                 r"(?:GATEWAY|localhost|127\.0\.0\.1):9876": gateway.namesrv_addr,
                 r"\bDATA_DIR\b": str(data_dir),
                 r"\bBACKUP\b": f"{folder}/backup-PAGE",
                 r"\bTOPIC\b": TOPIC,
                 r" -1h\b": " -1s",  # these tables are younger than an hour
+                r"history changes (?!.*--http)": f"history changes --http 127.0.0.1:{gateway.http_port} ",
             }
             with broker(gateway.namesrv_addr, free_port(), folder / "store"):
                 wait_until(lambda: "broker-a" in str(gateway.get("/v1/clusters")), 60, "the broker", 0.05)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/explanation/guarantees.md: every test that it names is there, and no fault, bad input or finding is left out."""
+"""reports/fault-to-test.md: every test that it names is there, and no fault, bad input or finding is left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from dev.peers.routelake import ROOT
 
-PAGE = (ROOT / "docs" / "explanation" / "guarantees.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "reports" / "fault-to-test.md").read_text(encoding="utf-8")
 
 
 @cache

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records that are no events, through fold and writer into real tables: each is in quarantineTable, its neighbours count.
 
-The numbers are those of docs/explanation/guarantees.md, "Bad input".
+The numbers are those of reports/fault-to-test.md, "Bad input".
 """
 
 from __future__ import annotations
