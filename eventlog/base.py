@@ -33,7 +33,7 @@ DEFAULT_READ_RECORDS: Final = 10_000
 DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
 
 LOST_LOG: Final = "Restore lake and log from a backup (`./routelake restore`), or start over with a new data directory."
-"""What is left to an operator whose log lacks what the tables or a stream have read of it."""
+"""Advice if the event log lacks records that the tables or a stream have already read."""
 
 Entry = tuple[str, bytes]
 """What is appended: routing key, payload."""
@@ -49,7 +49,7 @@ class LateError(UnavailableError):
 def check_time(stamp_ms: int, not_after_ms: int | None) -> None:
     """Raise LateError where a stamp is past ``not_after_ms``. For implementations of `EventLog`."""
     if not_after_ms is not None and stamp_ms > not_after_ms:
-        raise LateError("the event log was to be written at once, and was not; try again")
+        raise LateError("the event log did not accept the event at once. Try again")
 
 
 class LogRecord(NamedTuple):
@@ -136,8 +136,8 @@ def check_end(end: LogEnd, folded_offset: int) -> None:
     last_offset = end.next_offset - 1
     if last_offset < folded_offset:
         raise SetupError(
-            f"the event log ends at offset {last_offset}, but the tables hold what came up to offset {folded_offset}: "
-            f"records were cut off, or it is another log. {LOST_LOG}",
+            f"the event log ends at offset {last_offset}, but the tables already include offset {folded_offset}. "
+            f"The event log was truncated, or it is a different log. {LOST_LOG}",
             last_offset=last_offset,
             folded_offset=folded_offset,
         )

@@ -85,7 +85,9 @@ def move(path: Path, open_target: Callable[[int], Target], say: Callable[[str], 
                 extent, went_to = check_extent(path, reader, whole=False), moved_to(reader)
         with closing(open_target(extent.first)) as target:
             if went_to not in ("", target.name):
-                raise SetupError(f"the event log {path} was moved to {went_to} before. Say so by --event-log.")
+                raise SetupError(
+                    f"the event log {path} was already moved to {went_to}. Start with --event-log {went_to}."
+                )
             copied = 0
             if not went_to:
                 with closing(SqliteReader(path)) as source:
@@ -107,8 +109,8 @@ def copy(source: LogReader, extent: Extent, target: Target, say: Callable[[str],
     begin = target.end()
     if not extent.first <= begin <= extent.end:
         raise SetupError(
-            f"{target.name} ends at offset {begin - 1}, the event log has {extent.first} to {extent.end - 1}: "
-            "it holds something else. Name another topic."
+            f"{target.name} ends at offset {begin - 1}, the event log has {extent.first} to {extent.end - 1}, "
+            "so it is not a copy of this event log. Name another topic."
         )
     _compare(source, target, extent.first, begin)  # before anything is added to what may be somebody else's
     at = begin
@@ -119,7 +121,7 @@ def copy(source: LogReader, extent: Extent, target: Target, say: Callable[[str],
         if at // _SAY_EACH != records[0].offset // _SAY_EACH or at == extent.end:
             say(f"{target.name}: written up to offset {at - 1} of {extent.end - 1}")
     if target.end() != extent.end:
-        raise SetupError(f"{target.name} was written by somebody else meanwhile. Name another topic.")
+        raise SetupError(f"{target.name} was written by another process meanwhile. Name another topic.")
     _compare(source, target, begin, extent.end)
     return extent.end - begin
 
@@ -130,8 +132,8 @@ def _compare(source: LogReader, target: Target, start: int, end: int) -> None:
     for found in chain.from_iterable(target.between(start, end)):
         if found != next(expected, None):
             raise SetupError(
-                f"{target.name} has another record at offset {found.offset} than the event log: "
-                "it holds something else. Name another topic."
+                f"{target.name} has another record at offset {found.offset} than the event log, "
+                "so it is not a copy of this event log. Name another topic."
             )
     missing = next(expected, None)
     if missing is not None:

@@ -30,7 +30,7 @@ WHOLE_BROKER_BYTES: Final = 512 * 1024
 """Of a command that may touch, or looks at, every topic of a broker."""
 
 KV_BYTES: Final = 4 * 1024
-"""Of a KV command besides its own size: the table's keys are copied."""
+"""Cost of a KV command in addition to its own size, bytes: the table's keys are copied."""
 
 SMALL_BYTES: Final = 4 * 1024
 """Payloads up to this size are looked into. Commands take a few hundred bytes, 3 kB with the longest names."""

@@ -30,7 +30,7 @@ log = structlog.get_logger("routelake.gateway")
 MAX_GROUP_EVENTS: Final = 2_000
 MAX_GROUP_BYTES: Final = 4 * 1024 * 1024
 _RECORD_BYTES: Final = 32
-"""What a record takes in Kafka beside its key and payload, at most."""
+"""Maximum overhead of a record in Kafka, bytes, in addition to key and payload."""
 
 STOPPING: Final = "this gateway is stopping; use another address of namesrvAddr"
 
@@ -177,7 +177,7 @@ class GroupCommit:
             raise UnavailableError(STOPPING)
         size = self._log_client.limits.check(key, payload)
         if self._queued_bytes + size > self._max_queued_bytes:
-            raise UnavailableError("the event log does not keep up; try again")
+            raise UnavailableError("the event log is overloaded; try again")
         done: asyncio.Future[Appended] = self._loop.create_future()
         self._queue.append(_Waiting(key, payload, size, done))
         self._queued_bytes += size

@@ -35,7 +35,7 @@ def open_log(url: str, stamps: Stamps | None = None) -> EventLog:
         from eventlog.kafka.log import KafkaLog
 
         return KafkaLog(*parse_url(url))
-    raise SetupError(f"{url!r} names no event log. Use {URL_FORMS}.")
+    raise SetupError(f"{url!r} is not an event log. Use {URL_FORMS}.")
 
 
 def open_tail(url: str) -> LogTail:

@@ -21,7 +21,7 @@ from eventlog.base import Clock, now_ms
 from schemas.errors import UnavailableError
 
 SteadyClock = Callable[[], float]
-"""Seconds since some moment; nobody can set it."""
+"""Monotonic clock, seconds. Setting the system clock does not change it."""
 
 MAX_LEAP_MS: Final = 3_600_000
 """How far a clock may be beyond the stamp that was expected, in a process that has stamped before."""
@@ -77,14 +77,13 @@ class Stamps:
             limit_ms = self._max_leap_ms
         if self._max_leap_ms and time_ms < _EARLIEST_MS and not floor_ms:
             raise ClockError(
-                f"this machine's clock says {_text(time_ms)}: it was never set, and the event log takes no such time. "
-                "Set the clock; nothing need be restarted.",
+                f"this machine's clock says {_text(time_ms)}, so it was never set. Set it. No restart is needed.",
                 clock_ms=time_ms,
             )
         if time_ms > _LATEST_MS or (self._max_leap_ms and expected_ms and time_ms > expected_ms + limit_ms):
             raise ClockError(
-                f"this machine's clock says {_text(time_ms)}, {_span(time_ms - expected_ms)} more than the event log "
-                f"lets expect ({_text(expected_ms)}). Set the clock; if it is right, {self._way_on()}",
+                f"this machine's clock says {_text(time_ms)}, {_span(time_ms - expected_ms)} later than the event log "
+                f"expects ({_text(expected_ms)}). Set the clock. If the clock is right, {self._way_on()}",
                 clock_ms=time_ms,
                 expected_ms=expected_ms,
             )

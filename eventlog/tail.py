@@ -60,7 +60,8 @@ class LogTail(ABC):
         """
         if log_id not in (None, self.log_id):
             raise SetupError(
-                f"{self.name} is not the event log that this stream has been reading: it was made anew. {LOST_LOG}"
+                f"{self.name} is not the event log that this stream was reading: it was deleted and created again. "
+                f"{LOST_LOG}"
             )
 
     def check_readable_from(self, start_offset: int) -> None:
@@ -73,8 +74,8 @@ class LogTail(ABC):
         oldest, end = self._bounds()
         if start_offset > end:
             raise SetupError(
-                f"the event log {self.name} ends before offset {end}, but this stream goes on at {start_offset}:"
-                f" records were cut off, or it is another log. {LOST_LOG}",
+                f"the event log {self.name} ends before offset {end}, but this stream continues at {start_offset}."
+                f" The event log was truncated, or it is a different log. {LOST_LOG}",
                 start_offset=start_offset,
                 next_offset=end,
             )
@@ -168,7 +169,7 @@ def missing_records(name: str, first: int, end: int | None = None) -> SetupError
     """
     which = f"from offset {first} on" if end is None else f"from offset {first} to {end - 1}"
     return SetupError(
-        f"the event log {name} lacks the records {which}, which this stream has not read yet: somebody deleted them."
+        f"the event log {name} lacks the records {which}, which this stream has not read yet. They were deleted. "
         f" {LOST_LOG}",
         first_missing=first,
     )

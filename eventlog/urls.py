@@ -25,7 +25,9 @@ def sqlite_path(url: str) -> Path:
     """
     path = url.removeprefix("sqlite://")
     if path == url or not path.startswith("/") or path.endswith("/") or "\0" in path:
-        raise SetupError(f"{url!r}: a SQLite log needs the absolute path of a file, like sqlite:///var/lib/log.db")
+        raise SetupError(
+            f"{url!r}: a SQLite event log needs the absolute path of a file, for example sqlite:///var/lib/log.db"
+        )
     return Path(path)
 
 
@@ -52,7 +54,7 @@ def parse_url(url: str) -> KafkaPlace:
     match = re.fullmatch(r"kafka://([^/]+)/([A-Za-z0-9._-]{1,249})(?:\?config=(/.+))?", url)
     addresses = match[1].split(",") if match else []
     if match is None or match[2] in (".", "..") or not all(map(_is_address, addresses)):
-        raise SetupError(f"{url!r}: a Kafka log is named like kafka://host:9092,host:9092/topic")
+        raise SetupError(f"{url!r}: a Kafka event log has the form kafka://host:9092,host:9092/topic")
     return KafkaPlace(addresses, match[2], match[3] or "")
 
 
@@ -73,11 +75,11 @@ def with_config(url: str, config: Path | None) -> str:
     path = str(config.absolute())
     if not is_kafka(url):
         raise SetupError(
-            f"--event-log-config {config} is for a log in Kafka: name it by --event-log kafka://host:port/topic."
+            f"--event-log-config {config} is for an event log in Kafka. Set --event-log kafka://host:port/topic too."
         )
     named = parse_url(url).config
     if named not in ("", path):
-        raise SetupError(f"--event-log names {named}, and --event-log-config {path}: leave one of them out.")
+        raise SetupError(f"--event-log names {named}, and --event-log-config {path}. Remove one of them.")
     return url if named else f"{url}?config={path}"
 
 

@@ -116,7 +116,7 @@ class LogWorker:
         self._ended = False
         self._closing = False
         self.died = asyncio.Event()
-        """Set when the process has ended although nobody closed it: nothing will be written any more."""
+        """Set when the process exited without being closed: nothing can be written any more."""
 
     async def open(self) -> str:
         """See `LogClient`. Once."""
@@ -130,9 +130,9 @@ class LogWorker:
         try:
             opened = await self._ask(self._arguments)
         except InDoubtError as error:
-            raise UnavailableError("the process that writes the event log has died while it opened the log") from error
+            raise UnavailableError("the event log writer process exited while it opened the event log") from error
         if not isinstance(opened, tuple) or isinstance(opened, LogEnd):
-            raise UnavailableError("the process that writes the event log has answered another question")
+            raise UnavailableError("the event log writer process sent an unexpected answer")
         lineage, self.limits = opened
         return lineage
 
@@ -141,16 +141,16 @@ class LogWorker:
         try:
             end = await self._ask(None)
         except InDoubtError as error:
-            raise UnavailableError("the process that writes the event log has died") from error
+            raise UnavailableError("the event log writer process has exited") from error
         if not isinstance(end, LogEnd):
-            raise UnavailableError("the process that writes the event log has answered another question")
+            raise UnavailableError("the event log writer process sent an unexpected answer")
         return end
 
     async def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `LogClient`."""
         written = await self._ask(entries)
         if not isinstance(written, list):
-            raise InDoubtError("the process that writes the event log has answered another question")
+            raise InDoubtError("the event log writer process sent an unexpected answer")
         return written
 
     async def close(self) -> None:
@@ -195,8 +195,7 @@ class LogWorker:
             if not asked.done():
                 asked.set_result(
                     InDoubtError(
-                        "the process that writes the event log has died while it was writing. Whether this was "
-                        "written is unknown."
+                        "the event log writer process exited during a write. It is unknown whether this was written."
                     )
                 )
         if not self._closing:

@@ -38,7 +38,7 @@ class KafkaTarget:
         first: The first offset.
 
     Raises:
-        SetupError: Kafka does not let us in, or the topic is not fit.
+        SetupError: Kafka refuses access, or the topic is not fit.
         UnavailableError: Kafka does not answer.
     """
 
@@ -76,7 +76,9 @@ class KafkaTarget:
         """See `Target`."""
         begin, end = self._reader.bounds()
         if begin != self._reader.first:
-            raise SetupError(f"records of {self.name} were deleted: it holds something else. Name another topic.")
+            raise SetupError(
+                f"records of {self.name} were deleted, so it is not a copy of this event log. Name another topic."
+            )
         return end
 
     def between(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
@@ -86,7 +88,7 @@ class KafkaTarget:
     def write(self, records: Sequence[LogRecord]) -> None:
         """See `Target`."""
         if self._is_log:
-            raise SetupError(f"{self.name} is an event log already, and not of this copy. Name another topic.")
+            raise SetupError(f"{self.name} is already an event log, and not from this copy. Name another topic.")
         with self._errors("write", in_doubt=True):
             futures = [
                 self._producer.send(
@@ -136,4 +138,4 @@ class KafkaTarget:
         except KafkaError as error:
             kind = InDoubtError if in_doubt else UnavailableError
             why = str(error) or type(error).__name__
-            raise kind(f"cannot {doing} {self.name}: {why}. Run the command again: it goes on from there.") from error
+            raise kind(f"cannot {doing} {self.name}: {why}. Run the command again. It continues from there.") from error

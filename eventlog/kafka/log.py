@@ -64,7 +64,7 @@ class KafkaLog:
         delivery_timeout_s: how long an append is tried.
 
     Raises:
-        SetupError: Kafka does not let us in, or the topic is not fit to be a log; the message says what to do.
+        SetupError: Kafka refuses access, or the topic is not fit to be a log; the message says what to do.
         UnavailableError: no broker answers.
     """
 

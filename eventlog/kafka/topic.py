@@ -60,7 +60,7 @@ def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) 
     partitions = len(described["partitions"])
     if partitions != 1:
         _refuse(
-            f"the topic {topic} has {partitions} partitions; an event log has one. Use another name, or make it anew:",
+            f"the topic {topic} has {partitions} partitions, not one. Use another name, or delete it and run:",
             _create_command(bootstrap, topic, TOPIC_CONFIG),
         )
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
@@ -72,7 +72,8 @@ def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) 
     if wrong:
         found = ", ".join(f"{name}={config[name]}" for name in wrong)
         _refuse(
-            f"the topic {topic} is not fit to be an event log ({found}). Run:", alter_command(bootstrap, topic, wrong)
+            f"the topic {topic} has settings that an event log cannot use ({found}). Run:",
+            alter_command(bootstrap, topic, wrong),
         )
     return str(described["topic_id"]), min(int(config[_SIZE]), MAX_MESSAGE_BYTES)
 
@@ -102,26 +103,26 @@ def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, co
                 )
                 continue
             _refuse(
-                f"Kafka does not let us make the topic {topic} ({error}). Run:",
+                f"Kafka refused to create the topic {topic} ({error}). Run:",
                 _create_command(bootstrap, topic, config),
             )
         except AuthorizationError as error:
             _refuse(
-                f"Kafka does not let us make the topic {topic} ({error}). If Kafka refuses {_SIZE} in what follows, "
-                "leave it out: then events may be as large as the topic takes. Run:",
+                f"Kafka refused to create the topic {topic} ({error}). If Kafka refuses {_SIZE} in this command, "
+                "remove it. The topic's limit is then the limit of events. Run:",
                 _create_command(bootstrap, topic, config),
             )
         except InvalidReplicationFactorError as error:
             if time.monotonic() > deadline:
                 raise InvalidReplicationFactorError(
-                    f"the topic {topic} cannot be made: fewer brokers are up than default.replication.factor asks for"
+                    f"the topic {topic} cannot be created: fewer brokers run than default.replication.factor requires"
                 ) from error
             time.sleep(AGAIN_S)
             continue
         except BrokerResponseError as error:
             if error.retriable:
                 raise
-            raise SetupError(f"Kafka cannot make the topic {topic}: {error}", topic=topic) from error
+            raise SetupError(f"Kafka cannot create the topic {topic}: {error}", topic=topic) from error
         return
 
 

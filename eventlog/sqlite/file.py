@@ -23,7 +23,7 @@ MOVED: Final = "moved"
 _MOVED_TO: Final = "moved_to"
 
 LARGE_WAL_BYTES: Final = 256 * 1024 * 1024
-"""The -wal is begun anew when it has a few MiB, unless somebody reads what was there before it."""
+"""Size of the -wal, a few MiB, at which SQLite resets it unless a process still reads older data."""
 
 BUSY_TIMEOUT_S: Final = 10.0
 """How long to wait for another process's append."""
@@ -86,7 +86,7 @@ def moved_to(connection: sqlite3.Connection) -> str:
 def refuse_moved(connection: sqlite3.Connection, path: Path) -> None:
     """Raises SetupError if the log went elsewhere."""
     if to := moved_to(connection):
-        raise SetupError(f"the event log {path} was moved to {to}. Say so by --event-log.", path=str(path))
+        raise SetupError(f"the event log {path} was moved to {to}. Start with --event-log {to}.", path=str(path))
 
 
 def mark_moved(path: Path, to: str) -> None:
@@ -115,8 +115,8 @@ def wal_bytes(path: Path) -> int:
 def who_holds_the_wal(path: Path) -> str:
     """Advice about a WAL file that is too large."""
     return (
-        f"a process has kept a snapshot of {path} open, so that its -wal cannot be begun anew. Find it with "
-        f"`fuser -v {path}`, and let it end its read or close it"
+        f"a process keeps a read transaction of {path} open, so SQLite cannot reset the WAL file. Find the process "
+        f"with `fuser -v {path}`, and end its read or stop it"
     )
 
 
@@ -187,7 +187,8 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
         return False
     if not {"meta", "event"} <= tables:
         raise SetupError(
-            f"{path} is a SQLite database, but no routelake event log. Give --event-log another path.", path=str(path)
+            f"{path} is a SQLite database, but not a routelake event log. Set --event-log to another path.",
+            path=str(path),
         )
     row = connection.execute("SELECT value FROM meta WHERE key = 'format_version'").fetchone()
     refuse_moved(connection, path)
@@ -215,11 +216,14 @@ def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool)
     code = _primary_code(error)
     kind: type[RoutelakeError] = SetupError if at_start else UnavailableError
     if code == sqlite3.SQLITE_NOTADB:
-        kind, why = SetupError, "it is not a SQLite database. Give --event-log another path, or move the file away"
+        kind, why = SetupError, "it is not a SQLite database. Set --event-log to another path, or move the file away"
     elif code == sqlite3.SQLITE_CORRUPT:
         kind, why = SetupError, "the file is damaged. Restore it from a backup, or move it away to begin a new log"
     elif _is_busy(error):
-        kind, why = UnavailableError, "another process has it locked for too long. Which: `fuser -v " + str(path) + "`"
+        kind, why = (
+            UnavailableError,
+            "another process has locked it for too long. Find it with `fuser -v " + str(path) + "`",
+        )
     elif code == sqlite3.SQLITE_FULL:
         kind, why = UnavailableError, "the disk is full. Free some space on it"  # at a start, too: it may pass
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):

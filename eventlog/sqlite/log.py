@@ -252,7 +252,7 @@ class SqliteLog:
         if file_identity(self._path) != self._identity:
             raise UnavailableError(
                 f"the event log {self._path} was removed or replaced while in use."
-                " Put it back, or restart routelake to go on with what is there now.",
+                " Put it back, or restart routelake to continue with the present file.",
                 path=str(self._path),
             )
 

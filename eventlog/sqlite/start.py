@@ -36,7 +36,7 @@ from runtime.disk import at_start
 from schemas.errors import SetupError, UnavailableError
 
 LOCK_SUFFIX: Final = "-lock"
-"""Of the file beside the log whose flock says who has the log open."""
+"""Suffix of the lock file next to the log. A process that has the log open holds its flock."""
 
 WAIT_S: Final = 60.0
 """How long to wait for a process that is proving the log: ten million records take it three seconds."""
@@ -47,7 +47,7 @@ _GENERATION: Final = "generation"
 _GENERATION_ROW: Final = "generation:"
 
 _WAY_OUT: Final = (
-    "Nothing was changed. `./routelake restore` puts a backup in place and moves such files aside: "
+    "Nothing was changed. `./routelake restore` restores a backup and moves these files aside: "
     "see docs/how-to/operate/backup-restore.md"
 )
 
@@ -231,7 +231,7 @@ def _compare(path: Path, file: sqlite3.Connection) -> None:
     with contextlib.closing(_connect(path, "mode=ro")) as both:
         rows = dict(both.execute("SELECT name, seq FROM sqlite_sequence"))
     if generation == "" or _GENERATION_ROW + generation not in rows:
-        raise _foreign(path, f"{path} was put back or replaced")
+        raise _foreign(path, f"{path} was restored or replaced")
     if rows.get("event", 0) < counter:
         raise _foreign(path, f"{path} has records up to offset {counter}, its -wal is older")
 
@@ -264,7 +264,7 @@ def _size(path: Path) -> int:
 
 def _foreign(path: Path, what: str) -> SetupError:
     return SetupError(
-        f"the event log {path} and the -wal beside it do not belong together: {what}. Replaying it would lose records. "
+        f"the event log {path} and its -wal file do not belong together: {what}. Using both would lose records. "
         f"{_WAY_OUT}; or, if the file is the one you want, move {path.name}-wal and {path.name}-shm away.",
         path=str(path),
     )
@@ -272,7 +272,7 @@ def _foreign(path: Path, what: str) -> SetupError:
 
 def _damaged(path: Path, found: str) -> SetupError:
     return SetupError(
-        f"the event log {path} is damaged, or was put back beside the -wal of another one ({found}). {_WAY_OUT}; "
+        f"the event log {path} is damaged, or was restored next to the -wal of another file ({found}). {_WAY_OUT}; "
         "or move all its files away to begin a new log.",
         path=str(path),
     )
@@ -280,8 +280,8 @@ def _damaged(path: Path, found: str) -> SetupError:
 
 def _hole(path: Path, first: int, last: int) -> SetupError:
     return SetupError(
-        f"the event log {path} lacks the records from offset {first} to {last}: it is damaged, or was put back beside "
-        f"the -wal of another one. {_WAY_OUT}.",
+        f"the event log {path} lacks the records from offset {first} to {last}: it is damaged, or was restored next "
+        f"to the -wal of another file. {_WAY_OUT}.",
         path=str(path),
         first_missing=first,
         last_missing=last,

@@ -62,7 +62,7 @@ def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Aut
 
     moved = process("log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
     assert moved.returncode == 0, moved.stderr
-    assert f"from now on: --event-log {to}.from-1 --event-log-config {file}" in moved.stdout
+    assert f"from now on, use --event-log {to}.from-1 --event-log-config {file}" in moved.stdout
     again = process("log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
     assert again.returncode == 0, again.stderr
     assert "(0 were new)" in again.stdout
@@ -95,9 +95,9 @@ def test_who_is_not_let_in_reads_why_in_the_last_line(kafka: Kafka, authority: A
     wrong = f"{SCRAM} required username=gate password=wrong;"
     plain = {"ssl__truststore__type": None, "ssl__truststore__location": None}
     for file, said in (
-        (says(sasl__jaas__config=wrong), "does not take user gate with this password, by SCRAM-SHA-512"),
-        (says(ssl__truststore__location=stranger.path), "that none of the authorities of ssl.truststore has signed"),
-        (says(security__protocol="SASL_PLAINTEXT", **plain), "speaks TLS, and we plain text"),
+        (says(sasl__jaas__config=wrong), "rejects user gate with this password, by SCRAM-SHA-512"),
+        (says(ssl__truststore__location=stranger.path), "that is not signed by a CA of ssl.truststore"),
+        (says(security__protocol="SASL_PLAINTEXT", **plain), "requires TLS, but the connection is plain text"),
     ):
         ended = process("serve", "--data-dir", tmp_path / "data", "--event-log", to, "--event-log-config", file)
         assert ended.returncode == 2, ended.stderr

@@ -89,7 +89,7 @@ def test_a_kafka_that_does_not_let_us_is_tried_again_and_holds_nobody_up(monkeyp
 
     def refuse(place: object) -> None:
         tried.release()
-        raise SetupError("Kafka does not let us make the topic") from TopicAuthorizationFailedError()
+        raise SetupError("Kafka refused to create the topic") from TopicAuthorizationFailedError()
 
     monkeypatch.setattr(epochs, "_ensure_topic", refuse)
     monkeypatch.setattr(epochs, "_RETRY_S", 0.01)

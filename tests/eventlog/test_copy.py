@@ -94,7 +94,7 @@ def test_offsets_times_keys_and_payloads(path: Path) -> None:
 def test_the_old_log_is_refused_from_then_on(path: Path) -> None:
     topic = Topic()
     moved(path, topic)
-    with pytest.raises(SetupError, match=rf"was moved to {MemoryTarget.name}. Say so by --event-log"):
+    with pytest.raises(SetupError, match=rf"was moved to {MemoryTarget.name}. Start with --event-log"):
         open_log(f"sqlite://{path}")
     with pytest.raises(SetupError, match="was moved to"):
         open_reader(f"sqlite://{path}")  # history verify's
@@ -145,7 +145,7 @@ def test_a_topic_that_holds_something_else(path: Path, spoil: Callable[[LogRecor
         moved(path, topic)
     assert len(topic.records) == 6  # nothing was added to what may be somebody else's
     topic.records = [*before, before[-1]]
-    with pytest.raises(SetupError, match="it holds something else"):
+    with pytest.raises(SetupError, match="not a copy of this event log"):
         moved(path, topic)
     assert records_of(path) == before
 

@@ -51,7 +51,7 @@ def test_they_let_routelake_do_what_it_has_to_and_no_more(tmp_path: Path) -> Non
     user = says(sasl__jaas__config=f'{SCRAM} required username="routelake" password="{PASSWORD}";')
     with Kafka(ASKS, Secured(keystore, authority.path, {"gate": "right"})) as kafka:
         place = f"kafka://127.0.0.1:{kafka.sasl_port}/routelake-events"
-        with pytest.raises(RoutelakeError, match="does not take user routelake"):
+        with pytest.raises(RoutelakeError, match="rejects user routelake"):
             open_log(with_config(place, user))
         classpath = ":".join([kafka._classpath, *map(str, ensure("kafka-tools"))])
         for script, *words in commands():

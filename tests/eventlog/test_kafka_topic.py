@@ -49,7 +49,7 @@ def test_a_kafka_whose_brokers_have_not_registered_yet(monkeypatch: pytest.Monke
 def test_brokers_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """No refusal for good: the gateway is started again, and a broker may be late."""
     monkeypatch.setattr(kafka_topic, "BROKERS_S", -1)
-    with pytest.raises(KafkaError, match=r"fewer brokers are up than default\.replication\.factor asks for"):
+    with pytest.raises(KafkaError, match=r"fewer brokers run than default\.replication\.factor requires"):
         Admin(InvalidReplicationFactorError).make()
 
 
@@ -61,8 +61,8 @@ def test_what_may_pass_is_no_refusal_for_good() -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (TopicAuthorizationFailedError, r"does not let us make the topic events .*kafka-topics\.sh .*--partitions 1"),
-        (InvalidTopicError, "cannot make the topic events: .*InvalidTopic"),
+        (TopicAuthorizationFailedError, r"refused to create the topic events .*kafka-topics\.sh .*--partitions 1"),
+        (InvalidTopicError, "cannot create the topic events: .*InvalidTopic"),
     ],
 )
 def test_refusals(error: type[KafkaError], said: str) -> None:

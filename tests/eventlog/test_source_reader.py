@@ -267,7 +267,7 @@ def test_starts_at_the_given_offset(readers: Readers) -> None:
 def test_a_start_beyond_the_end_fails(readers: Readers) -> None:
     readers.write(*[make.clock()] * 5)
     end = readers.first + 5
-    with pytest.raises(SetupError, match=f"ends before offset {end}, but this stream goes on at {end + 1}"):
+    with pytest.raises(SetupError, match=f"ends before offset {end}, but this stream continues at {end + 1}"):
         readers(start=end + 1).initialOffset()
 
 
@@ -287,7 +287,7 @@ def test_what_was_read_may_be_trimmed_and_what_was_not_may_not(readers: Readers)
 
 def test_another_log_fails(readers: Readers) -> None:
     readers.write(make.clock())
-    with pytest.raises(SetupError, match="made anew"):
+    with pytest.raises(SetupError, match="deleted and created again"):
         readers().latestOffset({"offset": readers.first, "timeMs": 0, "log": "another"}, ReadMaxRows(4))
 
 
@@ -392,7 +392,7 @@ def test_a_log_made_anew_fails_even_if_it_is_longer(path: Path, sqlite: Readers,
     end = running.latestOffset(running.initialOffset(), ReadMaxRows(10))
     replace_log(path, sqlite.log, records)
     for one in (running, sqlite()):
-        with pytest.raises(SetupError, match="made anew"):
+        with pytest.raises(SetupError, match="deleted and created again"):
             one.latestOffset(end, ReadMaxRows(10))
 
 

@@ -253,7 +253,7 @@ def test_another_database_is_a_setup_error_and_stays_as_it_is(path: Path) -> Non
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE customer (id INTEGER)")
     before = path.read_bytes()
-    with pytest.raises(SetupError, match="no routelake event log"):
+    with pytest.raises(SetupError, match="not a routelake event log"):
         SqliteLog(path)
     assert path.read_bytes() == before
 
@@ -366,7 +366,7 @@ def test_a_reader_that_keeps_a_snapshot_is_named(tmp_path: Path, monkeypatch: py
         def trim() -> list[str]:
             with capture_logs() as said:
                 log.trim(0, 0)
-            return [line["why"] for line in said if "-wal" in line["event"]]
+            return [line["reason"] for line in said if "WAL file" in line["event"]]
 
         foreign.execute("BEGIN")
         foreign.execute("SELECT count(*) FROM event").fetchone()

@@ -148,7 +148,7 @@ def test_a_newer_copy_beside_an_older_wal(path: Path, tmp_path: Path) -> None:
         path.with_name(path.name + suffix).unlink()
     shutil.copy(tmp_path / "copy.db", path)
     path.with_name("events.db-wal").write_bytes(wal)
-    refused(path, "do not belong together: .*up to offset 510|damaged, or was put back")
+    refused(path, "do not belong together: .*up to offset 510|damaged, or was restored")
 
 
 def test_the_wal_of_another_log(path: Path, tmp_path: Path) -> None:

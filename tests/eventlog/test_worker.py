@@ -109,7 +109,10 @@ async def test_a_log_that_cannot_be_opened(tmp_path: Path) -> None:
 
 @on_a_loop
 async def test_one_that_cannot_be_started(tmp_path: Path) -> None:
-    for executable, why in (("/bin/false", "has died"), ("/no/such/python", "cannot be started")):
+    for executable, why in (
+        ("/bin/false", "exited while it opened the event log"),
+        ("/no/such/python", "cannot be started"),
+    ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "executable", executable)
             worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
@@ -176,7 +179,7 @@ async def test_one_that_dies_at_work_leaves_a_doubt(tmp_path: Path) -> None:
         append = asyncio.create_task(worker.append([entry(1)]))
         await asyncio.sleep(0)
         process_of(worker).kill()
-        with pytest.raises(InDoubtError, match="has died while it was writing"):
+        with pytest.raises(InDoubtError, match="exited during a write"):
             await append
         await worker.died.wait()
         with pytest.raises(UnavailableError):

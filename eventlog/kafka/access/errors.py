@@ -7,7 +7,7 @@ from schemas.errors import SetupError
 
 
 class AccessError(SetupError):
-    """Kafka does not let us in, or the file that says how cannot be used.
+    """Kafka refuses access, or the file that says how cannot be used.
 
     A refusal for good at the start. Later it may pass, as when a password changes at both ends: whoever had Kafka open
     goes on trying with what the file says then.

@@ -42,7 +42,7 @@ def parse(text: str, where: str) -> Login:
     """
     begin = _BEGIN.match(text)
     if begin is None:
-        raise AccessError(f"{where} has not the form {FORM}")
+        raise AccessError(f"{where} does not have the form {FORM}")
     options, at = {}, begin.end()
     while (option := _OPTION.match(text, at)) is not None:
         options[option[1]] = _bare(option[2])
@@ -50,9 +50,9 @@ def parse(text: str, where: str) -> Login:
     end = _END.match(text, at)
     if end is None:
         after = f"after {list(options)[-1]}" if options else "after its module"
-        raise AccessError(f"{where} cannot be read {after}: it has not the form {FORM}")
+        raise AccessError(f"{where} cannot be read {after}: it does not have the form {FORM}")
     if end.end() != len(text):
-        raise AccessError(f"{where} names more than one login module: leave the one that is meant.")
+        raise AccessError(f"{where} names more than one login module. Keep only one.")
     return Login(begin[1].rpartition(".")[2], options)
 
 

@@ -60,26 +60,24 @@ _OURS: Final = frozenset(
     }
 )
 
-_PEM_ALONE: Final = (
-    "is for JKS and PKCS12, which are not read here: the files are PEM, and ssl.key.password opens a key"
-)
+_PEM_ALONE: Final = "is for JKS and PKCS12, which are not supported: use PEM files, and ssl.key.password for the key"
 
 _SAID: Final = {
     "bootstrap.servers": "stands in --event-log, kafka://HOST:PORT,HOST:PORT/TOPIC: leave it out here",
     "ssl.truststore.password": _PEM_ALONE,
     "ssl.keystore.password": _PEM_ALONE,
-    "ssl.protocol": "chooses among Java's implementations: say ssl.enabled.protocols",
-    "enable.ssl.certificate.verification": "cannot be turned off: name the authority in ssl.truststore.location",
-    "ssl.cipher.suites": "cannot be chosen here: OpenSSL's own choice stands, leave it out",
+    "ssl.protocol": "selects a Java implementation: use ssl.enabled.protocols instead",
+    "enable.ssl.certificate.verification": "cannot be turned off: set ssl.truststore.location to the CA",
+    "ssl.cipher.suites": "is not supported: OpenSSL chooses. Remove it",
 }
 _FAMILIES: Final = {
-    "sasl.kerberos.": "is Kerberos', which is not spoken here: use SCRAM-SHA-512, or certificates",
-    "config.providers": "is not read here: write file:PATH or env:NAME where a password stands",
-    "sasl.login.": "is of Java's login: leave it out",
-    "sasl.client.callback.": "names a Java class: leave it out",
-    "sasl.oauthbearer.": "is not read here: leave it out",
-    "ssl.": "is of Java's TLS: leave it out",
-    "security.providers": "names Java classes: leave it out",
+    "sasl.kerberos.": "is for Kerberos, which is not supported: use SCRAM-SHA-512 or certificates",
+    "config.providers": "is not supported: write file:PATH or env:NAME in place of a password",
+    "sasl.login.": "is for Java's login. Remove it",
+    "sasl.client.callback.": "names a Java class. Remove it",
+    "sasl.oauthbearer.": "is not supported. Remove it",
+    "ssl.": "is for Java's TLS. Remove it",
+    "security.providers": "names Java classes. Remove it",
 }
 
 
@@ -90,11 +88,11 @@ def objection(key: str) -> str:
     if key in _SAID:
         return _SAID[key]
     if key in _OURS:
-        return "is set by routelake itself, which relies on it: leave it out"
+        return "is set by routelake itself. Remove it"
     close = difflib.get_close_matches(key, sorted(KNOWN), 1, 0.85)
     if close:
-        return f"is no property known here. Did you mean {close[0]}?"
+        return f"is an unknown property. Did you mean {close[0]}?"
     for family, text in _FAMILIES.items():
         if key.startswith(family):
             return text
-    return "means nothing here: leave it out (docs/reference/kafka-properties.md lists the accepted ones)"
+    return "has no effect here. Remove it (docs/reference/kafka-properties.md lists the supported ones)"

@@ -27,7 +27,7 @@ _MAX_BYTES: Final = 1024 * 1024
 _KEPT_SHARE: Final = 0.8
 """Of its life a token is used again; then there is time left to use the next one (Kafka's own default)."""
 _SHORT_LIFE_S: Final = 300.0
-"""Of a token whose endpoint does not say how long it lives."""
+"""Lifetime, in seconds, of a token whose endpoint does not name one."""
 
 
 class Tokens(AbstractTokenProvider):
@@ -67,7 +67,7 @@ class Tokens(AbstractTokenProvider):
         try:
             token = path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no token"
+            why = error.strerror if isinstance(error, OSError) else "it is not a token"
             raise AccessError(f"{self._source}: the token file {path} cannot be read: {why}.") from None
         if not token:
             raise AccessError(f"{self._source}: the token file {path} is empty.")
@@ -89,11 +89,11 @@ class Tokens(AbstractTokenProvider):
         except urllib.error.HTTPError as error:
             error.close()
             advice = " Correct client id and secret." if error.code in (400, 401, 403) else ""
-            raise AccessError(f"{where} refused us: {error.code} {error.reason}.{advice}") from None
+            raise AccessError(f"{where} refused the request: {error.code} {error.reason}.{advice}") from None
         except OSError as error:
             raise AccessError(f"{where} does not answer: {getattr(error, 'reason', error)}.") from None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise AccessError(f"{where} gave no access_token. Correct its address.") from None
+            raise AccessError(f"{where} returned no access_token. Correct its address.") from None
         return str(token), life_s
 
 

@@ -127,12 +127,13 @@ class _Visit:
             self._no_tls(error)
         except (wire.HungUpError, wire.NoKafkaError, ConnectionError):
             if not self._access.protocol.encrypts and self._speaks_tls():
-                self._refuse("speaks TLS, and we plain text", self._say("SASL_SSL, or SSL"))
+                self._refuse("requires TLS, but the connection is plain text", self._say("SASL_SSL, or SSL"))
             if self._access.protocol.encrypts:
                 self._refuse(
-                    "hung up after TLS was agreed upon", "If it wants a certificate, name ssl.keystore.location."
+                    "closed the connection after the TLS handshake",
+                    "If it requires a client certificate, set ssl.keystore.location.",
                 )
-            self._refuse("is no Kafka: it answers otherwise", "Correct the address in --event-log.")
+            self._refuse("is not a Kafka listener: its answer is not Kafka's", "Correct the address in --event-log.")
         except OSError as error:
             self._unreachable(error)
         try:
@@ -142,11 +143,11 @@ class _Visit:
                 wire.ask(sock, wire.METADATA, 1, wire.NO_TOPICS)
         except (wire.HungUpError, ConnectionError):
             if self._access.protocol.authenticates:
-                self._refuse("hung up while we said who we are", "Its log says why.")
+                self._refuse("closed the connection during authentication", "See its log for the reason.")
             wanted = "SASL_SSL" if self._access.protocol is Protocol.SSL else "SASL_PLAINTEXT"
-            self._refuse("wants to know who we are (SASL)", self._say(wanted))
+            self._refuse("requires SASL authentication", self._say(wanted))
         except wire.NoKafkaError:
-            self._refuse("is no Kafka: it answers otherwise", "Correct the address in --event-log.")
+            self._refuse("is not a Kafka listener: its answer is not Kafka's", "Correct the address in --event-log.")
         except OSError as error:
             self._unreachable(error)
 
@@ -155,11 +156,11 @@ class _Visit:
         shaken = wire.handshake(wire.ask(sock, wire.SASL_HANDSHAKE, 1, wire.text(access.mechanism)))
         if shaken.error == wire.ILLEGAL_SASL_STATE:
             plain = "SSL" if access.protocol is Protocol.SASL_SSL else "PLAINTEXT"
-            self._refuse("does not ask who we are (no SASL there)", self._say(plain))
+            self._refuse("does not use SASL", self._say(plain))
         if shaken.error:
             offered = ", ".join(shaken.mechanisms) or "none"
             self._refuse(
-                f"does not speak {access.mechanism}", f"Say one of its own in {self._where}sasl.mechanism: {offered}."
+                f"does not support {access.mechanism}", f"Set {self._where}sasl.mechanism to one of: {offered}."
             )
         from kafka.net.sasl import get_sasl_mechanism
 
@@ -173,7 +174,10 @@ class _Visit:
             try:
                 mechanism.receive(answer.auth_bytes)
             except (ValueError, KeyError) as error:
-                self._refuse(f"does not know our password, though it took it ({one_line(error)})", "Is it our Kafka?")
+                self._refuse(
+                    f"accepted the password, but could not prove that it knows it ({one_line(error)})",
+                    "Check that the address is the right Kafka.",
+                )
         if not mechanism.is_authenticated():
             self._wrong("")
 
@@ -181,27 +185,25 @@ class _Visit:
         access = self._access
         said = f" ({one_line(Exception(message))})" if message else ""
         if access.oauth is not None:
-            self._refuse(f"does not take our token{said}", f"Correct what {access.source} says of OAUTHBEARER.")
+            self._refuse(f"rejects the token{said}", f"Correct the OAUTHBEARER properties in {access.source}.")
         self._refuse(
-            f"does not take user {access.username} with this password, by {access.mechanism}{said}",
-            f"Correct user or password in {access.source} (sasl.jaas.config), or have the user made.",
+            f"rejects user {access.username} with this password, by {access.mechanism}{said}",
+            f"Correct user or password in {access.source} (sasl.jaas.config), or create the user in Kafka.",
         )
 
     def _untrusted(self, error: ssl.SSLCertVerificationError) -> NoReturn:
         store = f"{self._where}ssl.truststore.location"
         if error.verify_code in _HOST_MISMATCH:
             self._refuse(
-                f"shows a certificate that is not for {self._host}",
-                "Name the host in --event-log as the certificate has it, or have it name this host.",
+                f"has a certificate that is not for {self._host}",
+                "Use the certificate's host name in --event-log, or renew the certificate for this host.",
             )
         if error.verify_code == _EXPIRED:
-            self._refuse("shows a certificate that has expired", "Have it renewed there, or set this machine's clock.")
-        believed = (
-            "the authorities of ssl.truststore" if self._access.tls.ca or self._access.tls.ca_pem else "the system's"
-        )
+            self._refuse("has an expired certificate", "Renew the certificate, or correct this machine's clock.")
+        believed = "a CA of ssl.truststore" if self._access.tls.ca or self._access.tls.ca_pem else "a CA of this system"
         self._refuse(
-            f"shows a certificate that none of {believed} has signed ({error.verify_message})",
-            f"Name a PEM file of its authority in {store}.",
+            f"has a certificate that is not signed by {believed} ({error.verify_message})",
+            f"Set {store} to a PEM file of the CA that signed it.",
         )
 
     def _no_tls(self, error: Exception) -> NoReturn:
@@ -209,19 +211,22 @@ class _Visit:
         if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA")):
             has_one = self._access.tls.cert is not None or self._access.tls.cert_pem
             self._refuse(
-                "does not take our certificate" if has_one else "wants a certificate of us, and we have none",
-                f"Name one that its authority has signed in {self._where}ssl.keystore.location.",
+                "rejects the client certificate"
+                if has_one
+                else "requires a client certificate, and none is configured",
+                f"Set {self._where}ssl.keystore.location to a certificate that its CA has signed.",
             )
         if isinstance(error, TimeoutError):
             self._unreachable(error)
         if self._answers_plain():
             wanted = "SASL_PLAINTEXT" if self._access.protocol.authenticates else "PLAINTEXT"
             self._refuse(
-                "speaks plain text, and we TLS", f"Use its TLS port in --event-log; or else, {self._say(wanted)}"
+                "uses plain text, but the connection uses TLS",
+                f"Use its TLS port in --event-log. Otherwise: {self._say(wanted)}",
             )
         if not isinstance(error, (ssl.SSLError, ConnectionError)):
             self._unreachable(error)
-        self._refuse(f"did not agree on TLS ({one_line(error)})", "Compare ssl.enabled.protocols there and here.")
+        self._refuse(f"failed in the TLS handshake ({one_line(error)})", "Compare ssl.enabled.protocols of both sides.")
 
     def _answers_plain(self) -> bool:
         try:
@@ -251,17 +256,20 @@ class _Visit:
 
     def _unreachable(self, error: Exception) -> NoReturn:
         if isinstance(error, socket.gaierror):
-            what, advice = f"cannot be resolved ({error.strerror})", "Correct the name in --event-log, or the resolver."
+            what, advice = f"cannot be resolved ({error.strerror})", "Correct the host name in --event-log, or fix DNS."
         elif isinstance(error, ConnectionRefusedError):
-            what, advice = "has nobody who listens", "Start Kafka, or correct the address in --event-log."
+            what, advice = "refused the connection", "Start Kafka, or correct the address in --event-log."
         elif isinstance(error, TimeoutError):
-            what, advice = f"does not answer within {_ANSWER_S:.0f} s", "Is Kafka well, and no firewall between?"
+            what, advice = (
+                f"does not answer within {_ANSWER_S:.0f} s",
+                "Check that Kafka is running and that no firewall is in between.",
+            )
         else:
-            what, advice = f"cannot be talked to ({one_line(error)})", "Is Kafka well?"
+            what, advice = f"failed ({one_line(error)})", "Check that Kafka is healthy."
         raise _RefusedError(Refusal(f"{self._address} {what}", advice, is_final=False))
 
     def _say(self, protocol: str) -> str:
-        return f"Say security.protocol={protocol} in {self._access.source or '--event-log-config FILE'}."
+        return f"Set security.protocol={protocol} in {self._access.source or '--event-log-config FILE'}."
 
     def _refuse(self, what: str, advice: str) -> NoReturn:
         raise _RefusedError(Refusal(f"{self._address} {what}", advice, is_final=True))

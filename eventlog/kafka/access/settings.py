@@ -155,12 +155,12 @@ class _Reading:
     def access(self) -> KafkaAccess:
         text = self._given.get("security.protocol", "PLAINTEXT").upper()
         if text not in tuple(Protocol):
-            self._refuse("security.protocol", f"{text!r} is none of {', '.join(Protocol)}")
+            self._refuse("security.protocol", f"{text!r} is not one of {', '.join(Protocol)}")
         protocol = Protocol(text)
         for family, belongs in (("ssl.", protocol.encrypts), ("sasl.", protocol.authenticates)):
             extra = next((key for key in self._given if key.startswith(family)), None)
             if extra is not None and not belongs:
-                self._refuse(extra, f"does nothing with security.protocol={protocol}. Leave it out, or say SASL_SSL")
+                self._refuse(extra, f"has no effect with security.protocol={protocol}. Remove it, or use SASL_SSL")
         username, password, oauth, mechanism = "", _NONE, None, ""
         if protocol.authenticates:
             login = self._login()
@@ -186,14 +186,16 @@ class _Reading:
             return None
         login = parse(text, f"{self._source}: sasl.jaas.config")
         if login.module not in _LOGINS:
-            self._refuse("sasl.jaas.config", f"{login.module} is not known here: {', '.join(_LOGINS)} are")
+            self._refuse("sasl.jaas.config", f"{login.module} is not supported. Use one of {', '.join(_LOGINS)}")
         handler = self._given.get("sasl.login.callback.handler.class", _HANDLER)
         if handler.rpartition(".")[2] != _HANDLER:
-            self._refuse("sasl.login.callback.handler.class", f"names a Java class; {_HANDLER} alone is known here")
+            self._refuse(
+                "sasl.login.callback.handler.class", f"names a Java class; {_HANDLER} is the only one supported"
+            )
         known = ("username", "password", "clientId", "clientSecret", "scope")
         for option in login.options:
             if option not in known:
-                self._refuse("sasl.jaas.config", f"its option {option} means nothing here: leave it out")
+                self._refuse("sasl.jaas.config", f"its option {option} has no effect. Remove it")
         return login
 
     def _mechanism(self, login: Login | None) -> str:
@@ -201,11 +203,11 @@ class _Reading:
         mechanism = self._given.get(key, "")
         of_login = _LOGINS[login.module] if login else ()
         if not mechanism:
-            self._refuse("sasl.mechanism", f"is missing: say one of {', '.join(of_login or _MECHANISMS)}")
+            self._refuse("sasl.mechanism", f"is missing. Set it to one of {', '.join(of_login or _MECHANISMS)}")
         if mechanism not in _MECHANISMS:
-            self._refuse(key, f"{mechanism!r} is not spoken here: {', '.join(_MECHANISMS)} are")
+            self._refuse(key, f"{mechanism!r} is not supported. Use one of {', '.join(_MECHANISMS)}")
         if login and mechanism not in of_login:
-            self._refuse("sasl.jaas.config", f"{login.module} does not go with {key}={mechanism}")
+            self._refuse("sasl.jaas.config", f"{login.module} does not fit {key}={mechanism}")
         return mechanism
 
     def _credentials(self, login: Login | None) -> tuple[str, Secret]:
@@ -216,7 +218,9 @@ class _Reading:
             where = "sasl.username, sasl.password"
             username, password = self._given.get("sasl.username", ""), self._given.get("sasl.password", "")
         if not username or not password:
-            self._refuse("sasl.jaas.config", "has to say username and password (sasl.username, sasl.password do, too)")
+            self._refuse(
+                "sasl.jaas.config", "must contain username and password (or set sasl.username and sasl.password)"
+            )
         return str(self._secret(username, where)), self._secret(password, where)
 
     def _oauth(self, login: Login | None) -> OAuth:
@@ -224,17 +228,18 @@ class _Reading:
         url = urlsplit(endpoint)
         if not endpoint:
             self._refuse(
-                _ENDPOINT, "is missing: https://..., where tokens are asked for, or file:///..., with one in it"
+                _ENDPOINT,
+                "is missing. Set it to the token endpoint, https://..., or to a file with a token, file:///...",
             )
         if url.scheme == "file":
             return OAuth(endpoint)
         if url.scheme != "https" and not (url.scheme == "http" and url.hostname in _HERE):
-            self._refuse(_ENDPOINT, "has to begin with https:// or file:///: the client's secret goes there")
+            self._refuse(_ENDPOINT, "must begin with https:// or file:///, because the client's secret is sent there")
         options = login.options if login else {}
         client_id = self._given.get(f"{_CREDENTIALS}id") or options.get("clientId", "")
         secret = self._given.get(f"{_CREDENTIALS}secret") or options.get("clientSecret", "")
         if not client_id or not secret:
-            self._refuse(f"{_CREDENTIALS}id", f"and {_CREDENTIALS}secret are needed to ask for a token")
+            self._refuse(f"{_CREDENTIALS}id", f"and {_CREDENTIALS}secret are required to request a token")
         scope = self._given.get("sasl.oauthbearer.scope") or options.get("scope", "")
         return OAuth(endpoint, client_id, self._secret(secret, f"{_CREDENTIALS}secret"), scope)
 
@@ -242,16 +247,16 @@ class _Reading:
         for store in ("ssl.truststore", "ssl.keystore"):
             kind = self._given.get(f"{store}.type", "PEM").upper()
             if kind != "PEM":
-                self._refuse(f"{store}.type", f"{kind} is not read here: {self._to_pem(store)}")
+                self._refuse(f"{store}.type", f"{kind} is not supported: {self._to_pem(store)}")
         algorithm = self._given.get("ssl.endpoint.identification.algorithm", "https").lower()
         if algorithm != "https":
-            self._refuse("ssl.endpoint.identification.algorithm", "is https, or empty for any host")
+            self._refuse("ssl.endpoint.identification.algorithm", "must be https, or empty to accept any host")
         cert = self._given.get("ssl.keystore.location") or self._given.get("ssl.certificate.location")
         cert_pem = self._given.get("ssl.keystore.certificate.chain", "")
         key = self._given.get("ssl.key.location")
         key_pem = self._given.get("ssl.keystore.key", "")
         if bool(key or key_pem) > bool(cert or cert_pem):
-            self._refuse("ssl.keystore.certificate.chain", "is missing: a key needs its certificate")
+            self._refuse("ssl.keystore.certificate.chain", "is missing. A key needs its certificate")
         ca = self._given.get("ssl.truststore.location") or self._given.get("ssl.ca.location")
         versions = tuple(
             part.strip() for part in self._given.get("ssl.enabled.protocols", "").split(",") if part.strip()
@@ -271,9 +276,9 @@ class _Reading:
     def _to_pem(self, store: str) -> str:
         place = self._given.get(f"{store}.location", "STORE")
         if store == "ssl.truststore":
-            return f"make PEM of it, `keytool -list -rfc -keystore {place} > ca.pem`, and say {store}.type=PEM"
+            return f"convert it to PEM, `keytool -list -rfc -keystore {place} > ca.pem`, and set {store}.type=PEM"
         return (
-            f"make PEM of it, `keytool -importkeystore -srckeystore {place} -destkeystore key.p12 "
+            f"convert it to PEM, `keytool -importkeystore -srckeystore {place} -destkeystore key.p12 "
             f"-deststoretype PKCS12` and `openssl pkcs12 -in key.p12 -out key.pem`, and say {store}.type=PEM"
         )
 
@@ -283,7 +288,7 @@ class _Reading:
         if kind == "env" and is_secret(name):
             self._refuse(
                 key,
-                f"{name} is kept from the processes of the log: name a variable that does not begin with ROUTELAKE_, "
+                f"{name} is hidden from the event log's processes. Use a variable that does not begin with ROUTELAKE_, "
                 "and that neither accounts nor the TLS key use",
             )
         try:

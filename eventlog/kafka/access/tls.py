@@ -48,7 +48,7 @@ def _bound(context: ssl.SSLContext, versions: tuple[str, ...], source: str) -> N
         return
     unknown = [version for version in versions if version not in _VERSIONS]
     if unknown:
-        raise AccessError(f"{source}: ssl.enabled.protocols: {unknown[0]} is none of {', '.join(_VERSIONS)}.")
+        raise AccessError(f"{source}: ssl.enabled.protocols: {unknown[0]} is not one of {', '.join(_VERSIONS)}.")
     chosen = sorted(_VERSIONS[version] for version in versions)
     context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
 
@@ -57,12 +57,12 @@ def _believe(context: ssl.SSLContext, pem: str, where: str) -> None:
     """Whoever is listed is trusted, as by Java, whether or not it signed itself."""
     if "-----BEGIN CERTIFICATE-----" not in pem:
         raise AccessError(
-            f"{where} holds no certificate in PEM. A Java store becomes one with `keytool -list -rfc -keystore STORE`."
+            f"{where} contains no PEM certificate. Convert a Java store with `keytool -list -rfc -keystore STORE`."
         )
     try:
         context.load_verify_locations(cadata=_certificates(pem))
     except ssl.SSLError as error:
-        raise AccessError(f"{where} holds no certificates in PEM ({error.reason}).") from None
+        raise AccessError(f"{where} contains no PEM certificates ({error.reason}).") from None
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
@@ -88,14 +88,14 @@ def _show(context: ssl.SSLContext, files: TlsFiles, source: str) -> None:
         try:
             context.load_cert_chain(cert, key, answer)
         except (ssl.SSLError, ValueError) as error:
-            why = getattr(error, "reason", None) or "it is no PEM"
+            why = getattr(error, "reason", None) or "it is not PEM"
             if asked and not files.key_password:
                 raise AccessError(f"{where}: the key is encrypted. Give ssl.key.password.") from None
             if asked:
                 raise AccessError(f"{where}: ssl.key.password does not open the key.") from None
             if "MISMATCH" in why:
                 raise AccessError(
-                    f"{where}: the key does not fit the certificate. Name two that belong together."
+                    f"{where}: the key does not belong to the certificate. Set two that belong together."
                 ) from None
             raise AccessError(f"{where} has no certificate with its key in PEM ({why}).") from None
 
