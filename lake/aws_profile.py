@@ -42,7 +42,7 @@ def profile_keys(environ: Mapping[str, str]) -> dict[str, str]:
     found = {variable: says[key] for key, variable in _KEYS.items() if key in says}
     if not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= found.keys():
         raise SetupError(
-            f"{file} has no keys of AWS's profile {profile}. If they come from elsewhere (SSO, a role), run: "
+            f"{file} has no keys of AWS's profile {profile}. If the keys come from SSO or a role, run: "
             f'eval "$(aws configure export-credentials --profile {profile} --format env)"'
         )
     if "region" in says and "AWS_REGION" not in environ and "AWS_DEFAULT_REGION" not in environ:

@@ -26,15 +26,15 @@ def probe(store: Store) -> None:
             store.delete([path])
     except (FileNotFoundError, StoreRefusedError) as error:
         raise SetupError(
-            f"{store.url} cannot be written: {one_line(error)}. Is the bucket there, and what the environment says "
-            "right (docs/how-to/operate/object-store.md)?"
+            f"{store.url} cannot be written: {one_line(error)}. Check that the bucket exists and that the environment "
+            "variables are right (docs/how-to/operate/object-store.md)."
         ) from error
     except (OSError, TakenError) as error:
         raise UnavailableError(f"{store.url} cannot be written: {one_line(error)}") from error
     if not with_condition:
         raise SetupError(
-            f"{store.url}: this store takes a PUT although its condition does not hold (If-None-Match, If-Match). With "
-            "it nothing keeps two folds from writing the same version; choose one that has conditional PUT "
+            f"{store.url}: this object store ignores If-None-Match or If-Match. routelake needs conditional PUT, so "
+            "that two folds cannot commit the same version. Choose a store that has it "
             "(docs/how-to/operate/object-store.md)."
         )
 

@@ -27,7 +27,7 @@ LEASE_FILE: Final = "fold.lease"
 RENEW_S: Final = 3.0
 EXPIRE_S: Final = 15.0
 LOOK_S: Final = 1.0
-"""How often one who waits looks at it."""
+"""Seconds between two looks of a waiting fold."""
 
 
 class LeaseLostError(RoutelakeError):
@@ -83,7 +83,7 @@ class Lease:
         self._record = LeaseRecord("", 0)
         self._tag = Tag(None, None)
         self._seen: tuple[Tag, float] | None = None
-        """The tag of somebody else's lease, and since when it has been that."""
+        """Tag of another fold's lease, and the time since which it is unchanged."""
         self.is_renewed = False
         self._is_lost = False
         self._renewing = threading.Lock()
@@ -200,7 +200,7 @@ def _record_of(found: Tagged, url: str) -> LeaseRecord:
         return _decoder.decode(found.data)
     except msgspec.DecodeError as error:
         raise SetupError(
-            f"{url}/{LEASE_FILE} is no lease of a fold ({error}). Delete it while no fold runs."
+            f"{url}/{LEASE_FILE} is not a lease of a fold ({error}). Delete it while no fold runs."
         ) from error
 
 

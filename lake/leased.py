@@ -86,8 +86,8 @@ class LeasedLake:
                     break
                 if not standby and self._lease.is_renewed:
                     raise LeaseLostError(
-                        f"{self._store.url} is held by another fold ({held_by.holder}), so this one ends. Started "
-                        "again, as a supervisor does, it looks again; with --standby it stays and waits for its turn."
+                        f"{self._store.url} is held by another fold ({held_by.holder}), so this one ends. Restart "
+                        "it after the other fold has stopped, or start it with --standby: then it waits for its turn."
                     )
                 if said != held_by.holder:
                     said = held_by.holder

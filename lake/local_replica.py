@@ -41,7 +41,7 @@ log = structlog.get_logger("routelake.fold")
 TABLES: Final = tuple(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))
 
 _INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
-"""They can be made anew, so that one that cannot be used is as good as none."""
+"""They can be rebuilt, so an unusable one is treated as missing."""
 
 _YOUNG_S: Final = 3_600.0
 """Files that were written since are left: the intervals may not have taken what is in them."""

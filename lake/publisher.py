@@ -61,7 +61,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 FENCE: Final = "FENCE"
-"""Operation of an entry that holds nothing: whoever wrote before must stop."""
+"""Operation of an empty entry after which the previous writer must stop."""
 
 _EPOCHS: Final = tuple(table.name for table in ALL_TABLES)
 _INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
@@ -343,7 +343,7 @@ class Publisher:
         if self.lost is not None:
             raise FencedError(self.lost)
         if not self._is_held:
-            raise RuntimeError(f"{self.store.url} was not taken by this fold: nothing is published")
+            raise RuntimeError(f"{self.store.url} is not held by this fold: nothing is published")
         pending = [[commit for name in wave for commit in self._pending(name)] for wave in waves]
         if not any(pending):
             return []
@@ -355,7 +355,7 @@ class Publisher:
         return [commit for wave in pending for commit in wave]
 
     def _fenced(self, error: TakenError) -> FencedError:
-        self.lost = f"{error} was written by another fold, which has taken the lake over"
+        self.lost = f"{error} was written by another fold, which has taken over the lake"
         return FencedError(self.lost)
 
     def _replace(self, path: str, data: bytes) -> None:
@@ -390,7 +390,7 @@ class Publisher:
     def _pending(self, name: str) -> Iterator[Commit]:
         version = self.copy.versions.get(name, -1)
         if version >= 0 and not (self.copy.folder / name / entry_name(version)).exists():
-            raise RuntimeError(f"{self.copy.folder / name} was begun again: nothing of it is published")
+            raise RuntimeError(f"{self.copy.folder / name} was replaced by a new table: nothing of it is published")
         with suppress(FileNotFoundError):
             for following in count(version + 1):
                 yield Commit.read(self.copy.folder, name, following)

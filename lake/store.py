@@ -40,7 +40,7 @@ AT_ONCE: Final = 16
 _TIMEOUT: Final = timedelta(seconds=20)
 _CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 _RETRY_FOR: Final = timedelta(seconds=15)
-"""A batch that fails is repeated, and a gateway goes on with what it has: nobody gains by longer waits here."""
+"""A failed batch is repeated, and a gateway continues with its present view, so longer waits are of no use."""
 _TRIES: Final = 5
 
 _ALLOW_HTTP: Final = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
@@ -161,7 +161,7 @@ class Store:
             if there is not None:
                 raise TakenError(f"{self.url}/{path}")
             # Two at once, of which the store let neither (409): again
-        raise StoreError(f"{self.url}/{path} can neither be put nor be read")
+        raise StoreError(f"{self.url}/{path} can be neither written nor read")
 
     def replace(self, path: str, data: bytes, tag: Tag) -> Tag:
         """Put an object in the place of the one with this tag; returns the new tag.
@@ -266,7 +266,7 @@ def open_store(url: str) -> Store:
     if url.startswith("s3://"):
         os.environ.update(profile_keys(os.environ))
     if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") and "AWS_ALLOW_HTTP" not in os.environ:
-        raise SetupError(f"--lake {url}: AWS_ENDPOINT_URL is plain HTTP; say AWS_ALLOW_HTTP=true if that is meant.")
+        raise SetupError(f"--lake {url}: AWS_ENDPOINT_URL is plain HTTP. If that is intended, set AWS_ALLOW_HTTP=true.")
     plain_http = any(os.environ.get(name, "").lower() in ("true", "1") for name in _ALLOW_HTTP)
     try:
         store = from_url(
@@ -277,7 +277,7 @@ def open_store(url: str) -> Store:
     except (BaseError, ValueError) as error:
         said = " ".join(str(error).partition("\n\nDebug source")[0].split())
         raise SetupError(
-            f"--lake {url}: {said}. See docs/how-to/operate/object-store.md for what the environment must say."
+            f"--lake {url}: {said}. See docs/how-to/operate/object-store.md for the environment variables."
         ) from error
     return Store(url, store)
 

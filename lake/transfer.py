@@ -74,7 +74,7 @@ def put(lake_dir: Path, store: Store) -> None:
     if not (lake_dir / LAKE_FILE).exists():
         raise SetupError(f"there is no lake in {lake_dir}.")
     if store.find(LEASE_FILE) is not None or store.find(LAKE_FILE) is not None:
-        raise SetupError(f"{store.url} has a lake already. Name a prefix that is empty.")
+        raise SetupError(f"{store.url} already contains a lake. Name an empty prefix.")
     files = [file for name in (_COMMITS, *_OTHERS) for file in _files(lake_dir / name)]
 
     def put_file(file: Path) -> None:
@@ -89,7 +89,7 @@ def put(lake_dir: Path, store: Store) -> None:
             store.side_by_side(lambda file: store.put_new(str(file.relative_to(lake_dir)), file), sorted(entries))
         store.put_new(LAKE_FILE, (lake_dir / LAKE_FILE).read_bytes())
     except TakenError as error:
-        raise SetupError(f"{error} is of another lake. Name a prefix that is empty.") from error
+        raise SetupError(f"{error} belongs to another lake. Name an empty prefix.") from error
 
 
 def _files(table: Path) -> Iterator[Path]:

@@ -125,9 +125,9 @@ def _read_marker(lake_dir: Path | str) -> dict[str, Any]:
     if found != LAKE_FORMAT_VERSION:
         older = isinstance(found, int) and found < LAKE_FORMAT_VERSION
         raise SetupError(
-            f"{lake_dir} has format {found}, this routelake reads format {LAKE_FORMAT_VERSION} alone. "
+            f"{lake_dir} has format {found}, and this routelake reads only format {LAKE_FORMAT_VERSION}. "
             + (
-                "No release wrote it: move the folder away. The fold writes new tables from the event log."
+                "No release wrote it. Move the folder away. The fold writes new tables from the event log."
                 if older
                 else "Upgrade routelake first."
             )
@@ -140,8 +140,8 @@ def _check_events(lake_dir: Path) -> None:
     level = _read_marker(lake_dir).get(_EVENTS, 1)
     if not isinstance(level, int) or level > EVENT_LEVEL:
         raise SetupError(
-            f"{lake_dir} was opened by a newer routelake: its log may hold events of level {level}, this one reads up "
-            f"to {EVENT_LEVEL} and would put them into quarantine. Upgrade routelake first."
+            f"{lake_dir} was opened by a newer routelake: its event log may contain events of level {level}, and this "
+            f"version reads only up to {EVENT_LEVEL}. Upgrade routelake first."
         )
 
 
@@ -183,7 +183,7 @@ def open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
     except (DeltaError, OSError, DamagedTableError) as error:
         raise at_start(error)(
             f"the table {path} cannot be opened: {explain(path, error)}. If the disk is full, free some space on it; "
-            "if the table is damaged, see what `./routelake doctor` says, or restore the lake from a backup."
+            "if the table is damaged, run `./routelake doctor`, or restore the lake from a backup."
         ) from error
     return opened
 
@@ -192,7 +192,7 @@ def _create(path: Path, table: Table, retention_days: int) -> DeltaTable:
     if _was_cut_off(path):
         shutil.rmtree(path)
     if path.exists() and any(path.iterdir()):
-        raise SetupError(f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir.")
+        raise SetupError(f"{path} exists and is not a Delta table. Move it away, or choose another --data-dir.")
     if not os.access(path.parent, os.W_OK):
         raise _cannot_write(path.parent, PermissionError(errno.EACCES, "Permission denied"))
     return DeltaTable.create(
@@ -229,7 +229,7 @@ def _check_columns(path: Path, opened: DeltaTable, table: Table) -> None:
         expected = list(table.column_names)
         problem = f"other types in columns {odd}" if names == expected else f"columns {names}, expected {expected}"
         raise SetupError(
-            f"{path} has {problem}. Somebody changed it, or it is not a routelake table: restore it from a backup."
+            f"{path} has {problem}. It was changed, or is not a routelake table. Restore it from a backup."
         )
 
 

@@ -88,7 +88,7 @@ def _parse_time(value: str, name: str) -> datetime:
         raise BadRequestError(what, field=name, value=value)
     if time.tzinfo is None:
         raise BadRequestError(
-            f"{name} has no offset from UTC: {value!r} could mean many moments. Write {found}Z or {found}%2B08:00.",
+            f"{name} has no offset from UTC: {value!r} is ambiguous. Write {found}Z or {found}%2B08:00.",
             field=name,
             value=value,
         )
@@ -244,12 +244,12 @@ class AsOfResolver:
             return
         newest = self._epochs.commit(self._epochs.newest)
         if newest is None or time > newest.event_time + _CLOCK_SKEW:
-            raise FutureTimeError(f"{shown} has not come yet; it is {rfc3339(now)} here", time=shown, now=rfc3339(now))
+            raise FutureTimeError(f"{shown} is in the future; it is {rfc3339(now)} here", time=shown, now=rfc3339(now))
 
     def _before_history(self, as_of: str) -> BeforeHistoryError:
         first = self._epochs.commit(1)
         time = None if first is None else rfc3339(first.event_time)
-        text = f"{as_of} is before the beginning of this history: epoch 1" + (f" of {time}" if time else "")
+        text = f"{as_of} is before the first epoch: epoch 1" + (f" of {time}" if time else "")
         return BeforeHistoryError(text, as_of=as_of, first_epoch=1, first_time=time)
 
     def _vacuumed(self, as_of: str) -> VacuumedError:

@@ -41,9 +41,9 @@ def place_of(history: History, cursor: str, query: object, type_: type[T]) -> T:
         text, place = msgspec.json.decode(found[_DIGITS:], type=tuple[str, type_])  # type: ignore[valid-type]
         mark = EpochMark.parse(text)
     except (ValueError, binascii.Error) as error:
-        raise BadRequestError(f"cursor is no cursor of this list: {cursor!r}", field="cursor", value=cursor) from error
+        raise BadRequestError(f"cursor is not valid for this list: {cursor!r}", field="cursor", value=cursor) from error
     if found[:_DIGITS] != _digest(query):
-        what = "cursor is of a query with other parameters; begin without one"
+        what = "cursor is from a query with other parameters; begin without a cursor"
         raise BadRequestError(what, field="cursor", value=cursor)
     history.check_mark(mark, "cursor")
     return place

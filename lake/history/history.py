@@ -119,7 +119,7 @@ class History:
             RoutelakeError: As `resolve`.
         """
         after = self.resolve(NOW if to is None else to, "to")
-        with or_else("the first moment is 1" if needs_from else "leave out from to begin there"):
+        with or_else("the first epoch is 1" if needs_from else "leave out from to begin there"):
             before = None if from_ is None else self.resolve(from_, "from")
         if before is not None and before.place > after.place:
             what = f"from must not be after to: {from_} is after {NOW if to is None else to}"
@@ -175,7 +175,7 @@ class History:
         commit = self._epochs.commit(mark.epoch) if 0 < mark.epoch <= self._epochs.newest else None
         if mark.epoch and (commit is None or not commit.mark.may_be(mark)):
             raise OtherLakeError(
-                f"{name} is of another lake, of this one before a restore, or too old: begin without it", field=name
+                f"{name} is from another lake, from before a restore, or too old: begin without it", field=name
             )
 
     def _refresh(self) -> None:

@@ -72,7 +72,7 @@ class IntervalKeeper:
         """The way there, a window of changes at a time: the epochs reached."""
         self._next_step_s = 0.0
         self._is_overtaken = False
-        """Whether somebody else has written to a table."""
+        """True if another process has written to a table."""
         commit = last_commit(lake_dir)
         last_epoch = 0 if commit is None else commit.epoch
         self.tables: Mapping[str, StagedTable] = {
@@ -100,8 +100,8 @@ class IntervalKeeper:
             try:
                 _empty(path, table)
             except (DeltaError, OSError) as error:
-                raise at_start(error)(f"the table {path} cannot be made anew: {one_line(error)}") from error
-        raise SetupError(f"the table {path} cannot be made anew: {why}")
+                raise at_start(error)(f"the table {path} cannot be rebuilt: {one_line(error)}") from error
+        raise SetupError(f"the table {path} cannot be rebuilt: {why}")
 
     @property
     def epoch(self) -> int:

@@ -118,8 +118,8 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
             found = views.sql(f"{query} LIMIT {limit + 1} OFFSET {place.skip}").to_arrow_table()
         except duckdb.OutOfMemoryException as error:
             what = (
-                f"{asked.name} needs more than the {MEMORY_LIMIT} of memory that a gateway gives to a report: "
-                "ask of less time (from), or the tables: ./routelake history report"
+                f"{asked.name} needs more than the {MEMORY_LIMIT} of memory that a gateway grants to a report. Use a "
+                "shorter window (from), or read the tables: ./routelake history report"
             )
             raise BadRequestError(what, field="from", value=asked.from_) from error
     rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))

@@ -132,8 +132,8 @@ class DuckLake:
     def __init__(self, lake_dir: Path) -> None:
         if not DeltaTable.is_deltatable(str(lake_dir / ROUTE_COMMIT_TABLE.name)):
             raise SetupError(
-                f"there is no lake in {lake_dir}. Name the data directory of a routelake by --data-dir; "
-                "'./routelake serve' makes one."
+                f"there is no lake in {lake_dir}. Set --data-dir to the data directory of a routelake. './routelake "
+                "serve' creates one."
             )
         check_format(lake_dir)
         self._lake_dir = lake_dir

@@ -147,7 +147,7 @@ SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
     ),
     Report(
         "expiry",
-        "Brokers that went without a word",
+        "Brokers that expired or lost their connection",
         "an address that expired or whose connection broke: when, how many topics its group lost then, and when it was "
         "back",
         f"""
@@ -169,7 +169,7 @@ SELECT p.brokerName, p.clusterName, p.brokerAddr, p.command, p.eventTime AS went
     Report(
         "refused",
         "Registrations and commands that were refused",
-        "who was refused what and why, how often, and when first and last",
+        "refused requests by client, command and reason: how often, and when first and last",
         """
 SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min(eventTime) AS firstTime,
        max(eventTime) AS lastTime

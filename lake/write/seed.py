@@ -51,8 +51,8 @@ def read_seed(lake_dir: Path, log: EventLog) -> Seed:
         return _read_seed(lake_dir, log)
     except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
         raise at_start(error)(
-            f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this does not pass, "
-            "see what `./routelake doctor` says, or restore the lake from a backup."
+            f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this repeats, run "
+            "`./routelake doctor`, or restore the lake from a backup."
         ) from error
 
 

@@ -106,8 +106,8 @@ class StagedTable:
         except (DeltaError, OSError) as error:
             raise at_start(error)(
                 f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
-                "one file system, with room on it, and all files of the table be there: `./routelake doctor` says what "
-                "is lost and whether it can be made good; else restore it from a backup."
+                "one file system, with room on it, and all files of the table must exist. Run `./routelake doctor` "
+                "to see what is lost and can be repaired. Otherwise restore a backup."
             ) from error
 
     def publish(self) -> None:
@@ -126,8 +126,8 @@ class StagedTable:
                 publish(self.staging, self._table, [[commit]], done=self._reached)
             except TakenError as error:
                 raise UnavailableError(
-                    f"{self.path / entry_name(self.version + 1)} was written by somebody else while routelake held the "
-                    "lake. routelake begins anew from what is there."
+                    f"{self.path / entry_name(self.version + 1)} was written by another program while routelake held "
+                    "the lake. routelake restarts from the present version."
                 ) from error
         if self.version - self._begun_at >= _BEGIN_AFTER_COMMITS:
             self._begin_anew()

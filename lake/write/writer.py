@@ -357,8 +357,8 @@ def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: Rou
     for name, needed in commit.versions.items():
         if name in tables and (found := tables[name].version()) < needed:
             raise SetupError(
-                f"{lake_dir / name} is at version {found}, but epoch {commit.epoch} needs version {needed}: "
-                "it was lost or restored alone. Restore the whole lake from one backup."
+                f"{lake_dir / name} is at version {found}, but epoch {commit.epoch} needs version {needed}: it was "
+                "lost, or restored without the others. Restore the whole lake from one backup."
             )
 
 

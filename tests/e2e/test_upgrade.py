@@ -118,6 +118,6 @@ def test_fold_first_then_gateways_and_never_back(scene: Scene) -> None:
     assert fold.stop() == 0
     back = process("fold", "--data-dir", scene.data_dir)
     assert back.returncode == 2, back.stderr
-    assert "its log may hold events of level 2, this one reads up to 1" in back.stderr
+    assert "its event log may contain events of level 2, and this version reads only up to 1" in back.stderr
     assert "Upgrade routelake first" in back.stderr
     shows("all are new", *new)

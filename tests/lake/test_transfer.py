@@ -63,7 +63,7 @@ def test_it_is_fetched_with_its_past_and_put_elsewhere(data_dir: Path, tmp_path:
     assert "not empty" in done("lake", "get", URL, got, code=2).stderr
 
     done("lake", "put", got, "s3://lake/other")
-    assert "a lake already" in done("lake", "put", got, "s3://lake/other", code=2).stderr
+    assert "already contains a lake" in done("lake", "put", got, "s3://lake/other", code=2).stderr
     log = open_log(f"sqlite://{data_dir}/events.db")
     there = Fold(log, tmp_path / "copy", store=open_store("s3://lake/other"), intervals=True)
     assert there.writer.epoch == 2
@@ -91,7 +91,7 @@ def test_it_is_asked_and_examined_there(data_dir: Path, tmp_path: Path) -> None:
     changed = done("history", "changes", "--lake", URL, "--topic", "T", "--json")
     assert json.loads(changed.stdout.splitlines()[0])["topic"] == "T", changed
     both = done("history", "diff", "--from", "1", "--lake", URL, "--data-dir", data_dir, code=2)
-    assert "name one place" in both.stderr
+    assert "Choose one" in both.stderr
     found = done("doctor", data_dir, "--lake", URL)
     assert found.stdout.startswith(f"{URL}: epoch 2,") and "nothing is wrong" in found.stdout
     assert "routelake-lake-" not in found.stdout

@@ -20,7 +20,7 @@ from security.policy import Policy
 def test_a_lake_of_a_newer_format_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT_VERSION + 1}))
     with pytest.raises(
-        SetupError, match=r"has format \d+, this routelake reads format \d+ alone\. Upgrade routelake first"
+        SetupError, match=r"has format \d+, and this routelake reads only format \d+\. Upgrade routelake first"
     ):
         run_gateway(
             GatewaySettings("g", tmp_path),

@@ -87,7 +87,7 @@ def test_before_anything_has_happened(tmp_path: Any) -> None:
     [
         ("alive?from=2999-01-01T00:00:00Z", 404, "future-time", "has not come yet"),
         ("alive?to=99999", 404, "future-epoch", "the newest is"),
-        ("alive?from=1999-12-31T23:59:59Z", 404, "before-history", "before the beginning of this history"),
+        ("alive?from=1999-12-31T23:59:59Z", 404, "before-history", "before the first epoch"),
         ("alive?from=2026-01-01T00:00:00", 400, "bad-parameter", "no offset from UTC"),
         ("alive?from=1767225600", 400, "bad-parameter", "looks like a Unix time"),
         ("alive?from=3&to=1", 400, "bad-parameter", "from must not be after to"),
@@ -97,7 +97,7 @@ def test_before_anything_has_happened(tmp_path: Any) -> None:
         ("alive?times=1", 400, "bad-parameter", "times: is of flapping"),
         ("flapping?times=-1", 400, "bad-parameter", "times"),
         ("alive?topic=orders", 400, "bad-parameter", "topic"),
-        ("alive?cursor=!", 400, "bad-parameter", "no cursor of this list"),
+        ("alive?cursor=!", 400, "bad-parameter", "cursor is not valid for this list"),
         ("nothing", 400, "bad-parameter", "name"),
     ],
 )

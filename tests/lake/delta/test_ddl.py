@@ -134,7 +134,7 @@ def test_an_older_format(tmp_path: Path) -> None:
     opened(tmp_path)
     (tmp_path / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT_VERSION - 1}))
     for action in (opened, check_format):
-        refused(tmp_path, f"format {LAKE_FORMAT_VERSION - 1}", "move the folder away", "event log", action=action)
+        refused(tmp_path, f"format {LAKE_FORMAT_VERSION - 1}", "Move the folder away", "event log", action=action)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"format":"new"}', '{"format":null}'])
@@ -149,7 +149,7 @@ def test_a_format_that_cannot_be_read(tmp_path: Path, text: str) -> None:
 
 def test_a_foreign_delta_table(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "topicQueueTable"), pa.table({"a": [1]}))
-    refused(tmp_path, "topicQueueTable", "columns ['a']", "restore it from a backup")
+    refused(tmp_path, "topicQueueTable", "columns ['a']", "Restore it from a backup")
 
 
 def test_a_missing_column(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_column_of_another_type(tmp_path: Path) -> None:
 def test_a_folder_of_other_things(tmp_path: Path) -> None:
     (tmp_path / "kvConfigTable").mkdir()
     (tmp_path / "kvConfigTable" / "holiday.jpg").write_bytes(b"")
-    refused(tmp_path, "kvConfigTable", "no Delta table", "--data-dir")
+    refused(tmp_path, "kvConfigTable", "not a Delta table", "--data-dir")
 
 
 def test_a_file_in_a_tables_place(tmp_path: Path) -> None:
@@ -297,6 +297,8 @@ def test_a_lake_whose_log_may_hold_newer_events(tmp_path: Path) -> None:
         assert json.loads(marker.read_bytes()) == {**json.loads(before), "events": EVENT_LEVEL + 1}
         opened(tmp_path)
     refused(
-        tmp_path, f"events of level {EVENT_LEVEL + 1}, this one reads up to {EVENT_LEVEL}", "Upgrade routelake first"
+        tmp_path,
+        f"events of level {EVENT_LEVEL + 1}, and this version reads only up to {EVENT_LEVEL}",
+        "Upgrade routelake first",
     )
     check_format(tmp_path)

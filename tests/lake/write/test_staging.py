@@ -140,7 +140,7 @@ def test_publishing_goes_on_after_a_failure(
 def test_somebody_elses_commit_is_not_overwritten(staged: StagedTable, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "t"), pa.table({"p": ["a"], "n": [7]}), mode="append")
     append(staged, 1)
-    with pytest.raises(UnavailableError, match="written by somebody else") as refused:
+    with pytest.raises(UnavailableError, match="written by another program") as refused:
         staged.publish()
     assert refusal(refused.value) == EXIT_FAILED  # nobody has to act: EXIT_SETUP would end it for good
     assert numbers(tmp_path) == [7]

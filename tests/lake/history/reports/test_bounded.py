@@ -89,5 +89,7 @@ def test_a_report_that_is_to_end_ends_within_its_computation(told: Told) -> None
 
 def test_a_report_that_needs_too_much_memory_says_what_to_do(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lake.history.report_duckdb.MEMORY_LIMIT", "4MB")
-    with pytest.raises(BadRequestError, match=r"ask of less time \(from\), or the tables: ./routelake history report"):
+    with pytest.raises(
+        BadRequestError, match=r"Use a shorter window \(from\), or read the tables: ./routelake history report"
+    ):
         report_page(History(told.folder / "lake"), ReportAsked(name="unavailable"))
