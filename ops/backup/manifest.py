@@ -166,7 +166,7 @@ def _why_no_name(name: str) -> str | None:
     if ".." in parts:
         return "leads out of the backup"
     if any(part in ("", ".") for part in parts) or not name.isprintable() or "\\" in name:
-        return "is no plain path"
+        return "is not a plain path"
     if len(name.encode()) > _MOST_PATH_BYTES or any(len(part.encode()) > _MOST_NAME_BYTES for part in parts):
         return "is too long"
     if name != LOG and (parts[0] != LAKE or len(parts) == 1):
@@ -198,7 +198,7 @@ def open_inside(folder: Path, path: str) -> IO[bytes]:
         os.close(at)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
-        raise OSError(errno.EINVAL, "it is no regular file", str(folder / path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(folder / path))
     return os.fdopen(opened, "rb")
 
 
@@ -268,7 +268,9 @@ def check_backup(folder: Path, manifest: Manifest) -> None:
                 f"{folder / file.path} cannot be read ({error.strerror}), but belongs to the backup. Use another one."
             ) from error
         if found != file:
-            raise SetupError(f"{folder / file.path} is not what was backed up: it was changed. Use another backup.")
+            raise SetupError(
+                f"{folder / file.path} differs from the backed-up file: it was changed. Use another backup."
+            )
     check_lake(folder / LAKE, manifest.lake.versions, {file.path for file in manifest.files})
     if manifest.log.kind == "sqlite":
         check_log(folder / LOG, manifest)
@@ -314,7 +316,7 @@ def check_log(path: Path, manifest: Manifest) -> None:
         extent = check_extent(path, connection, whole=True)
         found = read_log_id(connection), extent.first, extent.end, read_generation(connection)
     if found != (manifest.log.log_id, manifest.log.first_offset, manifest.log.next_offset, ""):
-        raise SetupError(f"{path} is not the log that was backed up. Use another backup.")
+        raise SetupError(f"{path} is not the event log that was backed up. Use another backup.")
     check_reach(path, manifest.lake, extent.first, extent.end)
 
 
@@ -327,5 +329,5 @@ def check_reach(log: object, lake: Lake, first: int, end: int) -> None:
     if first > lake.needs_from or end <= lake.log_offset:
         raise SetupError(
             f"{log} has the offsets from {first} to {end - 1}; the tables at epoch {lake.epoch} need those from "
-            f"{lake.needs_from} on, and were folded up to {lake.log_offset}."
+            f"{lake.needs_from} on, and include offset {lake.log_offset}."
         )

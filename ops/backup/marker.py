@@ -53,7 +53,7 @@ def refuse_unfinished_restore(data_dir: Path) -> None:
     """
     if (found := read_marker(data_dir)) is not None:
         raise SetupError(
-            f"a restore into {data_dir} is at work or was cut off. If it was cut off, give it again: "
-            f"`./routelake restore {found.get('backup', 'BACKUP')} --data-dir {data_dir}`. What was there before is in "
+            f"a restore into {data_dir} is running or was interrupted. If it was interrupted, run it again: "
+            f"`./routelake restore {found.get('backup', 'BACKUP')} --data-dir {data_dir}`. The previous files are in "
             f"{found.get('aside', 'before-restore-*')}."
         )

@@ -48,7 +48,7 @@ from runtime.machine import acting_as_owner, acting_as_root
 from schemas.errors import SetupError
 
 _STAGING: Final = "restore.unfinished."
-"""How the names of staging folders begin. The rest is random: nobody can have put anything in its place."""
+"""Prefix of the names of staging folders. The rest is random, so that no other user can create the folder first."""
 _LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
 
 
@@ -84,7 +84,7 @@ def restore(
         kafka = log_url.startswith("kafka:")
         if kafka != (manifest.log.kind == "kafka") and not (kafka and keep_log):
             raise SetupError(
-                f"the backup has a log of kind {manifest.log.kind}, --event-log names {log_url}. Name one of that kind."
+                f"the backup has a log of kind {manifest.log.kind}, but --event-log is {log_url}. Set one of this kind."
             )
         log_path = None if kafka else sqlite_path(log_url)
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -115,11 +115,11 @@ def _alone(data_dir: Path, log_path: Path | None) -> Iterator[None]:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise SetupError(f"another restore into {data_dir} is at work.") from error
+            raise SetupError(f"another restore into {data_dir} is running.") from error
         for name in (LAKE, "checkpoints"):
             if (data_dir / name).is_symlink():
                 raise SetupError(
-                    f"{data_dir / name} is a link, and a restore follows none. "
+                    f"{data_dir / name} is a link, and a restore follows no links. "
                     "Restore into a data directory without links."
                 )
         if (data_dir / LAKE).is_dir():
@@ -130,8 +130,8 @@ def _alone(data_dir: Path, log_path: Path | None) -> Iterator[None]:
             held.enter_context(closing(lock))
             if not lock.alone:
                 raise SetupError(
-                    f"the event log {log_path} is in use. Stop routelake (serve, gateway, fold) first. Which "
-                    f"processes: `fuser -v {log_path}-lock`"
+                    f"the event log {log_path} is in use. Stop routelake (serve, gateway, fold) first. Find the "
+                    f"processes with `fuser -v {log_path}-lock`"
                 )
         yield
 
@@ -153,8 +153,8 @@ def _check_kept_log(log_path: Path, backup: Path, manifest: Manifest) -> None:
     check_reach(log_path, manifest.lake, extent.first, extent.end)
     if found[0] != found[1] or (last and found[0][1] is None):
         raise SetupError(
-            f"{log_path} is not the log that these tables were folded from: its record at offset {last} is another "
-            "one, or gone. Restore without --keep-log."
+            f"{log_path} is not the event log of these tables: its record at offset {last} differs or is missing. "
+            "Restore without --keep-log."
         )
 
 
@@ -200,7 +200,7 @@ class _Plan:
                 staged = describe(self._staged_log.parent, self._staged_log.name)
                 if (staged.bytes, staged.sha256) not in self._log_digests():
                     raise SetupError(
-                        f"{self._backup / LOG} is not what was backed up: it was changed. Use another backup."
+                        f"{self._backup / LOG} differs from the backed-up file: it was changed. Use another backup."
                     )
                 check_log(self._staged_log, self._manifest)
             self._give_to_owner()

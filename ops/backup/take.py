@@ -78,7 +78,9 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
     """
     lake_dir = data_dir / LAKE if lake_dir is None else lake_dir
     if not (lake_dir / _LAKE_FILE).exists():
-        raise SetupError(f"{lake_dir} holds no lake: there is nothing to back up. Name the right --data-dir.")
+        raise SetupError(
+            f"{lake_dir} contains no lake to back up. Set --data-dir to the data directory of a routelake."
+        )
     if log_url == "memory:":
         raise SetupError("A memory: log cannot be backed up.")
     try:
@@ -95,9 +97,9 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
             sync_folder(target.parent)
     except OSError as error:
         raise SetupError(
-            f"the backup {target} cannot be written: {error.filename or ''} {error.strerror}. Nothing is left of it. "
-            "If the disk is full, free some space on it or choose another one; the owner of the data directory must be "
-            "able to write there."
+            f"the backup {target} cannot be written: {error.filename or ''} {error.strerror}. The incomplete backup "
+            "was removed. If the disk is full, free some space on it or choose another one; the owner of the data "
+            "directory must be able to write there."
         ) from error
     return manifest
 
@@ -108,13 +110,13 @@ def _unfinished(target: Path, data_dir: Path) -> Iterator[Path]:
     work = target.absolute().with_name(target.name + _UNFINISHED)
     lock = work / _LOCK
     if work.is_symlink() or (work.exists() and not lock.exists()):
-        raise SetupError(f"{work} is in the way. Move it away.")
+        raise SetupError(f"{work} already exists. Move it away.")
     work.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "a") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise SetupError(f"another backup to {target} is at work.") from error
+            raise SetupError(f"another backup to {target} is running.") from error
         for left in work.iterdir():
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left)
@@ -219,7 +221,7 @@ def _copy_file(lake_dir: Path, file: Path, work: Path) -> bool:
 def _hold(path: Path) -> LockedLog:
     """Keep the log from being replaced meanwhile; prove it if nobody else has it open."""
     if not path.exists():
-        raise SetupError(f"there is no event log {path}. Name the right --data-dir or --event-log.")
+        raise SetupError(f"there is no event log {path}. Correct --data-dir or --event-log.")
     held = LockedLog(path)
     try:
         if held.alone:

@@ -156,8 +156,8 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
     place = _whole_place(commits, disk, whole)
     if not _goes_on(log_url, commits, place):
         raise SetupError(
-            f"{damage}, and the event log does not have all that came after the last whole epoch. `./routelake doctor` "
-            "says what else can be made good; or restore the lake from a backup.",
+            f"{damage}, and the event log lacks records after the last intact epoch. Run `./routelake doctor` to see "
+            "what can be repaired, or restore the lake from a backup.",
             path=str(lake_dir),
         )
     aside = lake_dir / datetime.now(UTC).strftime("before-repair-%Y%m%dT%H%M%S.%fZ")
@@ -197,12 +197,12 @@ def _whole_commits(lake_dir: Path, whole: dict[str, Whole]) -> tuple[list[RouteC
     try:
         if files is not None:
             return plain_commits(lake_dir, list(files.values())), disk
-        why = "its log does not lead there"
+        why = "its log does not reach that version"
     except (OSError, ValueError, pa.ArrowException) as error:
         why = one_line(error)
     raise SetupError(
-        f"{lake_dir / name} cannot be read at version {whole[name].version}: {why}. `./routelake doctor` says what can "
-        "be made good; or restore the lake from a backup.",
+        f"{lake_dir / name} cannot be read at version {whole[name].version}: {why}. Run `./routelake doctor` to "
+        "see what can be repaired, or restore the lake from a backup.",
         path=str(lake_dir),
     )
 

@@ -97,9 +97,11 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
     found = Examination(data_dir)
     lake_dir = found.lake_dir
     if not lake_dir.is_dir() and not (log_path is not None and log_path.exists()):
-        raise SetupError(f"{data_dir} holds neither a lake nor an event log. Name the right folder.")
+        raise SetupError(
+            f"{data_dir} contains neither a lake nor an event log. Name the data directory of a routelake."
+        )
     if read_marker(data_dir) is not None:
-        found.findings.append(Finding(Kind.RESTORE, str(data_dir / MARKER), "says that a restore was cut off"))
+        found.findings.append(Finding(Kind.RESTORE, str(data_dir / MARKER), "shows that a restore was interrupted"))
     if lake_dir.is_dir():
         found.fold_runs = _is_held(lake_dir / LOCK_FILE)
         _examine_lake(found, thorough=thorough)
@@ -127,7 +129,7 @@ def _compare_with_clock(found: Examination) -> None:
     ahead_s = max(times, default=0) / 1000 - time.time()
     if ahead_s > _AHEAD_S:
         where = str(found.log.path) if found.log is not None else str(found.lake_dir)
-        what = f"has events of {ahead_s:,.0f} s after this machine's clock"
+        what = f"has events {ahead_s:,.0f} s ahead of this machine's clock"
         found.findings.append(Finding(Kind.AHEAD, where, what))
 
 
@@ -166,11 +168,11 @@ def _compare_with_log(found: Examination, log: ExaminedLog) -> None:
         return
     where = str(log.path)
     if extent.end <= last.log_offset:
-        what = f"ends at offset {extent.end - 1}, but the tables hold what came up to offset {last.log_offset}"
+        what = f"ends at offset {extent.end - 1}, but the tables already include offset {last.log_offset}"
         found.findings.append(Finding(Kind.LOG_SHORT, where, what))
         return
     if extent.first > found.needs_from:
-        what = f"begins at offset {extent.first}, but the fold needs what came from offset {found.needs_from} on"
+        what = f"begins at offset {extent.first}, but the fold needs the records from offset {found.needs_from} on"
         found.findings.append(Finding(Kind.LOG_LACKS, where, what))
     for commit in reversed(found.commits):
         record = record_at(log.path, commit.log_offset)

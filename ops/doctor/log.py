@@ -86,11 +86,11 @@ def examine_log(path: Path, needs_from: int) -> ExaminedLog:
         found.findings.append(Finding(Kind.LOG_WAL, str(path), what))
     needed = [offset for offset in found.damaged if offset >= needs_from]
     for offset in needed[:_NAMED]:
-        what = f"has a record at offset {offset} that does not fit its checksum, and is not in the tables yet"
+        what = f"has a record at offset {offset} with a wrong checksum, and it is not in the tables yet"
         found.findings.append(Finding(Kind.RECORD, str(path), what))
     if count := len(found.damaged) - len(needed):
-        what = f"has {count} records that do not fit their checksums, the first at offset {found.damaged[0]}"
-        found.findings.append(Finding(Kind.RECORD, str(path), f"{what}; the tables are past it"))
+        what = f"has {count} records with wrong checksums, the first at offset {found.damaged[0]}"
+        found.findings.append(Finding(Kind.RECORD, str(path), f"{what}; the tables already include it"))
     return found
 
 
@@ -121,15 +121,17 @@ def salvageable(path: Path, needs_from: int) -> str | None:
             for offset in range(needs_from, last + 1):
                 row = connection.execute(_RECORD, (offset,)).fetchone()
                 if row is None:
-                    return f"the record at offset {offset} is gone, and the tables do not hold it"
+                    return f"the record at offset {offset} is missing, and the tables do not include it"
                 read_json(row[3])
             # The last record always stays, for its event time.
             if last < needs_from and connection.execute(_RECORD, (last,)).fetchone() is None:
-                return f"its last record, at offset {last}, is gone: what was acknowledged after it cannot be told"
+                return (
+                    f"its last record, at offset {last}, is missing, so records acknowledged after it cannot be known"
+                )
     except EventDecodeError as error:
-        return f"the record at offset {offset}, which the tables lack, does not fit its checksum ({one_line(error)})"
+        return f"the record at offset {offset}, which the tables lack, has a wrong checksum ({one_line(error)})"
     except (sqlite3.Error, TypeError) as error:
-        return f"what was acknowledged last cannot be told any more ({one_line(error)})"
+        return f"the last acknowledged record cannot be determined ({one_line(error)})"
     return None
 
 

@@ -71,7 +71,7 @@ class Repair:
         if not found.findings:
             return found
         if not found.lake_dir.is_dir():
-            self.refused.append("there is no lake to make anything good from")
+            self.refused.append("there is no lake to repair")
             return found
         with closing(lock_lake(found.lake_dir)):
             for step in (self._link_back, self._drop_checkpoints, self._rescue_log, self._go_back):
@@ -137,14 +137,14 @@ class Repair:
         if path is None or not any(finding.kind is Kind.LOG_UNREADABLE for finding in found.findings):
             return
         if any(finding.kind in _TABLE_KINDS for finding in found.findings):
-            self.refused.append(f"{path} and tables are damaged: neither can make good the other")
+            self.refused.append(f"{path} and tables are damaged, so neither can repair the other")
             return
         with self._log_alone(path) as alone:
             if not alone:
                 self.refused.append(f"{path} is in use: stop all gateways first (`fuser -v {path}-lock`)")
                 return
             if why := salvageable(path, found.needs_from):
-                self.refused.append(f"{path} cannot be made good: {why}")
+                self.refused.append(f"{path} cannot be repaired: {why}")
                 return
             fresh = path.with_name(path.name + ".repair.unfinished")
             fresh.unlink(missing_ok=True)
@@ -156,8 +156,8 @@ class Repair:
             fresh.rename(path)
             sync_folder(path.parent)
         self.done.append(
-            f"{path}: written anew with the records from offset {extent.first} to {extent.end - 1}; the tables hold "
-            "what came before, and everything that was acknowledged is there"
+            f"{path}: rebuilt with the records from offset {extent.first} to {extent.end - 1}; the tables have the "
+            "earlier ones, and no acknowledged record is lost"
         )
 
     def _go_back(self, found: Examination) -> None:
@@ -171,18 +171,18 @@ class Repair:
         order = [ROUTE_COMMIT_TABLE.name, *(name for name in versions if name != ROUTE_COMMIT_TABLE.name)]
         disks = {name: disk for name in order if (disk := found.tables[name].disk) is not None}
         if unread := [name for name in order if name not in disks]:
-            self.refused.append(f"the tables cannot be made good: {', '.join(unread)} cannot be read. Restore a backup")
+            self.refused.append(f"the tables cannot be repaired: {', '.join(unread)} cannot be read. Restore a backup")
             return
         self._spark_aside(found)
         (found.lake_dir / SYNCED_FILE).unlink(missing_ok=True)
         for name, disk in disks.items():
             cut(disk, versions[name], self.aside / "lake")
             sync_folder(disk.path / LOG_FOLDER)
-        was = f"epoch {last.epoch}, the last that could be read" if last is not None else "an epoch that cannot be read"
+        was = f"epoch {last.epoch}, the last that could be read" if last is not None else "an unreadable epoch"
         self.done.append(
-            f"{found.lake_dir}: gone back from {was}, to epoch {commit.epoch} (log offset {max(commit.log_offset, 0)})"
-            ", which is whole. The event log has everything since: at its next start the fold folds it again, and "
-            "nothing that was acknowledged is lost. Epochs after it are made anew, and may be cut at other offsets"
+            f"{found.lake_dir}: set back from {was} to epoch {commit.epoch} (log offset "
+            f"{max(commit.log_offset, 0)}), which is intact. The event log has everything since, so no acknowledged "
+            "record is lost. The next start of the fold makes the later epochs again, perhaps with other offsets"
         )
 
     # --- how ---
@@ -206,13 +206,13 @@ class Repair:
 
 def _why_not_back(found: Examination, log_path: Path | None) -> str:
     if log_path is None:
-        return "the tables cannot be made good from a log in Kafka by this command: restore the lake with --keep-log"
+        return "this command cannot repair the tables from an event log in Kafka: restore the lake with --keep-log"
     if found.log is None or found.log.extent is None:
-        return "the tables cannot be made good without a whole event log"
+        return "the tables cannot be repaired without an intact event log"
     extent = found.log.extent
     return (
-        f"the tables cannot be made good from the event log: it has the offsets from {extent.first} to {extent.end - 1}"
-        ", and no epoch that can be read in full goes on from there. Restore a backup: "
+        f"the tables cannot be repaired from the event log: it has the offsets from {extent.first} to {extent.end - 1}"
+        ", and no readable epoch continues from there. Restore a backup: "
         "./routelake restore --keep-log"
     )
 
@@ -245,4 +245,4 @@ def _is_entry(path: Path) -> bool:
 def check_can_repair(data_dir: Path) -> None:
     """Refuse a data directory that is not this user's. Raises SetupError."""
     if not os.access(data_dir, os.W_OK):
-        raise SetupError(f"{data_dir} cannot be written by this user. Repair it as the one who runs routelake.")
+        raise SetupError(f"{data_dir} cannot be written by this user. Run this command as the user of routelake.")

@@ -85,8 +85,7 @@ class Balance:
                 self._name(table, wrong[table.name], windows, report)
         if report.refutations == before:
             report.proved.append(
-                f"the {len(STATE_TABLES)} state tables ({rows:,} rows) are what the {windows.rows:,} changes make of "
-                "nothing"
+                f"the {len(STATE_TABLES)} state tables ({rows:,} rows) are what the {windows.rows:,} changes add up to"
             )
 
     def _name(self, table: Table, groups: set[int], windows: ChangeWindows, report: Report) -> None:
@@ -99,9 +98,9 @@ class Balance:
                     _compare(table, key, values, expected, report)
         for key, last in expected.items():
             if last.values is not None and not last.met:
-                report.refute(f"{table.name}, {spelled(key)}: there is no such row; {last.cause} has put it there")
+                report.refute(f"{table.name}, {spelled(key)}: the row is missing; {last.cause} added it")
         if report.refutations == refuted:
-            report.refute(f"{table.name}: its rows are not those that the changes make")
+            report.refute(f"{table.name}: its rows differ from the sum of the changes")
         if len(groups) > len(looked_at):
             report.more_refuted += len(groups) - len(looked_at)
 

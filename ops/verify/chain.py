@@ -26,7 +26,7 @@ from schemas.tables import CHAIN, QUARANTINE_TABLE
 
 _EPOCHS_AT_A_TIME: Final = 1_000
 _UNREAD_AT_A_TIME: Final = 100
-_NOT_PRESENT: Final = "which routeCommitTable does not have"
+_NOT_PRESENT: Final = "which routeCommitTable lacks"
 
 
 class ChainCheck:
@@ -103,7 +103,7 @@ class ChainCheck:
             suspect = None if should == found else (epoch, should)
             wanted = missing.pop(epoch, None)
             if wanted is not None and wanted != found:
-                self._report.refute(f"epoch {epoch} has the digest {found}, and not {wanted}, which was kept")
+                self._report.refute(f"epoch {epoch} has the digest {found}, but the given digest is {wanted}")
             previous = found
             self._progress.at("chain, epochs", epoch, total)
         if suspect is not None:
@@ -115,21 +115,21 @@ class ChainCheck:
     def _conclude(self, total: int, missing: Mapping[int, str], expected: Mapping[int, str]) -> None:
         report = self._report
         for epoch in missing:
-            report.refute(f"there is no epoch {epoch}, whose digest was kept")
+            report.refute(f"there is no epoch {epoch} of the given digest")
         if not report.refuted:
-            report.proved.append(f"the chain of epochs 1 to {total} holds")
+            report.proved.append(f"the hash chain of epochs 1 to {total} holds")
         if expected and not report.refuted:
-            report.proved.append(f"the digest of {_epochs(sorted(expected))} is the one that was kept")
+            report.proved.append(f"the digest of {_epochs(sorted(expected))} equals the given digest")
 
     def _explain(self, epoch: int, *, digest_alone: bool) -> None:
         if digest_alone:
             self._refute(
-                epoch, f"routeCommitTable, epoch {epoch}: column chain was changed; everything else in it holds"
+                epoch, f"routeCommitTable, epoch {epoch}: column chain was changed; its other columns are correct"
             )
         else:
             self._refute(
                 epoch,
-                f"epoch {epoch} does not have its digest: its row of routeCommitTable was changed, or its rows of "
+                f"epoch {epoch} does not match its digest: its row of routeCommitTable was changed, or its rows of "
                 "routeChangeTable or quarantineTable",
             )
 

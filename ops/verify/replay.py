@@ -96,9 +96,9 @@ def check_replay(
     base = find_base(lake_dir, commits, last, oldest)
     if base is None:
         report.not_proved.append(
-            f"{what}: no epoch is left to begin with, since the event log begins at offset {oldest}"
+            f"{what}: no epoch to begin with is left, because the event log begins at offset {oldest}"
             if last.rules_version == STATE_MACHINE_VERSION
-            else f"{what}: epoch {last.epoch} was folded by other rules (version {last.rules_version}; here they are "
+            else f"{what}: epoch {last.epoch} was made by other rules (version {last.rules_version}; here they are "
             f"version {STATE_MACHINE_VERSION})"
         )
         return

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 MAX_NAMED: Final = 100
-"""Refutations that are told; of the others, how many there are."""
+"""Number of refutations that are printed; the others are only counted."""
 
 _TELL_EVERY_S: Final = 2.0
 

@@ -54,7 +54,7 @@ def verify(
         if not commits:
             report.not_proved.append("there is no epoch yet: nothing was written")
             for epoch in expected or {}:
-                report.refute(f"there is no epoch {epoch}, whose digest was kept")
+                report.refute(f"there is no epoch {epoch} of the given digest")
             return report
         last = commits[-1]
         report.epoch, report.digest = last.epoch, last.chain

@@ -141,7 +141,7 @@ def test_nothing_is_taken_into_a_folder_that_holds_something(data: Path, tmp_pat
 def test_a_backup_of_nothing_is_refused(tmp_path: Path) -> None:
     refused = command("backup", tmp_path / "backup", "--data-dir", tmp_path / "none")
     assert refused.returncode == 2
-    assert "nothing to back up" in refused.stderr
+    assert "no lake to back up" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -193,7 +193,7 @@ Path.rename = counted
 restore.check_log = (lambda check: lambda *a: os.kill(os.getpid(), 9) if len(calls) == 7 else check(*a))(restore.check_log)
 """
     assert cut_off(RESTORE, patch, data, backup)[0] == -9
-    with pytest.raises(SetupError, match="is at work or was cut off"):
+    with pytest.raises(SetupError, match="is running or was interrupted"):
         refuse_unfinished_restore(data)
     code, printed = routelake("gateway", "--data-dir", data)
     assert code == 2
@@ -203,7 +203,7 @@ restore.check_log = (lambda check: lambda *a: os.kill(os.getpid(), 9) if len(cal
     done = command("restore", backup, "--data-dir", data)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
-    assert "was cut off here before" in printed
+    assert "an earlier restore was interrupted here" in printed
     refuse_unfinished_restore(data)
     aside = sorted(data.glob("before-*"))
     assert all(str(folder) in printed for folder in aside)
@@ -329,7 +329,7 @@ def test_the_tables_alone_with_the_log_that_is_there(data: Path, backup: Path, t
     restore(backup, other, url(other))
     go_on(other, 3)
     take_backup(other, url(other), tmp_path / "of the other")
-    with pytest.raises(SetupError, match="is another one, or gone"):
+    with pytest.raises(SetupError, match="differs or is missing"):
         restore(tmp_path / "of the other", data, url(data), keep_log=True)
 
 

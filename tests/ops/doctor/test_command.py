@@ -76,7 +76,7 @@ def test_a_gateway_serves_while_the_tables_are_damaged_and_made_good(data: Path,
 
     code, printed = doctor(data, "--repair")
     assert code == 0, printed
-    assert "gone back from epoch 5" in printed
+    assert "set back from epoch 5" in printed
     assert route(gateway) == served
 
     fold_on(data, offset)

@@ -138,7 +138,7 @@ def test_the_last_entry_of_a_table_is_cut(
     damage(broken)
     assert kinds(unstaged)[str(broken)] == Kind.ENTRY
     work = repaired(unstaged, made[1])
-    assert "gone back" in work.done[0]
+    assert "set back" in work.done[0]
     assert (work.aside / "lake" / name / "_delta_log" / broken.name).exists()
 
 
@@ -214,7 +214,7 @@ def test_without_the_log_there_is_no_way_back_and_that_is_said(unstaged: Path) -
     work = Repair(unstaged, log_path(unstaged))
     found = work.run()
     assert not found.is_well
-    assert "cannot be made good from the event log" in work.refused[-1]
+    assert "cannot be repaired from the event log" in work.refused[-1]
     assert without_lock(tree(unstaged)) == without_lock(before)
 
 
@@ -274,7 +274,7 @@ def test_a_payload_that_is_flipped(data: Path) -> None:
     (finding,) = examine(data, log_path(data)).findings
     assert finding.kind is Kind.RECORD
     assert "offset 3" in finding.what
-    assert "the tables are past it" in finding.what
+    assert "the tables already include it" in finding.what
 
 
 def damage_page_of(path: Path, offset: int) -> None:
@@ -324,7 +324,7 @@ def test_a_log_that_is_cut_is_not_made_good(data: Path) -> None:
     assert kinds(data)[str(path)] == Kind.LOG_UNREADABLE
     work = Repair(data, path)
     assert not work.run().is_well
-    assert "cannot be made good" in work.refused[0]
+    assert "cannot be repaired" in work.refused[0]
 
 
 def test_a_log_that_is_gone(data: Path) -> None:

@@ -78,9 +78,9 @@ def test_what_the_fold_has_written_is_proved(written_lake: Path) -> None:
     report = proof(written_lake)
     assert (report.refuted, report.not_proved, report.exit_code) == ([], [], 0)
     assert report.proved == [
-        "the chain of epochs 1 to 5 holds",
+        "the hash chain of epochs 1 to 5 holds",
         f"the 7 state tables ({sum(map(len, lakes.state_tables(written_lake).values()))} rows) are what the "
-        f"{len(lakes.history(written_lake))} changes make of nothing",
+        f"{len(lakes.history(written_lake))} changes add up to",
         "a replay of log offsets 1 to 13 from nothing gives the rows of epoch 5, heartbeats included",
     ]
     assert (report.epoch, report.digest) == (5, lakes.commits(written_lake)[-1]["chain"])
@@ -118,7 +118,8 @@ def test_a_digest_alone_is_told_from_what_it_is_of(lake_dir: Path) -> None:
     flip(lake_dir, ROUTE_COMMIT_TABLE, "chain")
     (what,) = [what for what in proof(lake_dir).refuted if "chain" in what]
     assert (
-        what.startswith("routeCommitTable, epoch ") and "column chain was changed; everything else in it holds" in what
+        what.startswith("routeCommitTable, epoch ")
+        and "column chain was changed; its other columns are correct" in what
     )
 
 
@@ -132,11 +133,11 @@ def test_a_row_of_an_epoch_is_named_where_its_changes_are_those_of_a_replay(lake
 
 def test_digests_that_were_kept(lake_dir: Path) -> None:
     third = lakes.commits(lake_dir)[2]["chain"]
-    assert proof(lake_dir, e3=third).proved[1] == "the digest of epoch 3 is the one that was kept"
+    assert proof(lake_dir, e3=third).proved[1] == "the digest of epoch 3 equals the given digest"
     assert proof(lake_dir, e3="0" * 64).refuted == [
-        f"epoch 3 has the digest {third}, and not {'0' * 64}, which was kept"
+        f"epoch 3 has the digest {third}, but the given digest is {'0' * 64}"
     ]
-    assert proof(lake_dir, e9="0" * 64).refuted == ["there is no epoch 9, whose digest was kept"]
+    assert proof(lake_dir, e9="0" * 64).refuted == ["there is no epoch 9 of the given digest"]
 
 
 @pytest.mark.parametrize("table", [TOPIC_QUEUE_TABLE, ROUTE_CHANGE_TABLE, QUARANTINE_TABLE, ROUTE_COMMIT_TABLE])
