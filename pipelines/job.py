@@ -163,8 +163,8 @@ class FoldQuery:
                 )
             if found.shards != settings.shards:
                 raise SetupError(
-                    f"the checkpoint has {found.shards} shards, not {settings.shards}. To change the number, stop "
-                    f"the fold and delete {settings.checkpoint_dir}: the state comes back from the tables."
+                    f"the checkpoint has {found.shards} shards, not {settings.shards}. To change the number, stop the "
+                    f"fold and delete {settings.checkpoint_dir}. The fold rebuilds it from the tables."
                 )
             if found == wanted:
                 return Seed(RouteState(), 0, 0)

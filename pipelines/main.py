@@ -67,7 +67,7 @@ _ERROR_OF_JAVA: Final = f"{Py4JJavaError.__module__}.{Py4JJavaError.__name__}: "
 """How Python speaks of an error that it was told of, and that is named further down."""
 _JAVA_ERROR: Final = re.compile(r"^: (.*)$", re.MULTILINE)
 CLOCK_WENT_BACK: Final = "the clock of the event log went back"
-STILL_COMMITS: Final = "a commit of the query that has ended does not end"
+STILL_COMMITS: Final = "a commit of the previous query still runs"
 NO_EXECUTORS: Final = "the fold has no executors"
 _HOPELESS: Final = (CLOCK_WENT_BACK, STILL_COMMITS, NO_EXECUTORS, "java.lang.OutOfMemoryError", "Py4JNetworkError")
 """What another query in this JVM would meet, too."""
@@ -282,7 +282,7 @@ def _query(
         if dropped := query.dropped_as_late():
             query.hold()
             where = "docs/how-to/operate/fold-stopped.md"
-            return f"{CLOCK_WENT_BACK}: {dropped} records were not folded ({where})"
+            return f"{CLOCK_WENT_BACK}: {dropped} records were not processed ({where})"
     failed = query.query.exception()
     if not query.hold():
         return f"{STILL_COMMITS}: {failed}"

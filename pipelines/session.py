@@ -164,8 +164,8 @@ def place_for_libraries(scratch_dir: Path) -> Path:
         if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
     raise SetupError(
-        f"{own} and {system} are mounted noexec, so that Spark can load RocksDB from neither: mount one of them with "
-        "exec, or set TMPDIR to a folder that is"
+        f"{own} and {system} are mounted noexec, so Spark cannot load RocksDB. Mount one of them with exec, or set "
+        "TMPDIR to a folder that is"
     )
 
 
@@ -183,7 +183,7 @@ def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)
         return launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SetupError(
-            "Spark's JVM did not start; what it said stands above. Check JAVA_HOME and --driver-memory."
+            "Spark's JVM did not start; see its output above. Check JAVA_HOME and --driver-memory."
         ) from error
     finally:
         os.close(write_end)
@@ -203,7 +203,7 @@ def _use(cluster: Cluster, conf: SparkConf, driver_host: str, jars: list[Path]) 
 def _not_taken(cluster: Cluster, error: Py4JJavaError) -> str:
     said = str(error.java_exception.getMessage() if error.java_exception is not None else error)
     return (
-        f"{cluster.master} did not take the fold: {said.strip().splitlines()[0]} Look whether its {AUTHENTICATE} and "
+        f"{cluster.master} refused the fold: {said.strip().splitlines()[0]} Look whether its {AUTHENTICATE} and "
         f"secret are those of --spark-config, and whether it is of Spark's version {pyspark.__version__}; what it said "
         "itself stands in its log."
     )

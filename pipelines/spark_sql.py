@@ -78,8 +78,8 @@ class LakeSql:
     def __init__(self, lake_dir: Path, *, driver_memory: str = "1g") -> None:
         if not any((lake_dir / table.name / LOG_FOLDER).is_dir() for table in ALL_TABLES):
             raise SetupError(
-                f"there is no lake in {lake_dir}. Name the data directory of a routelake by --data-dir; "
-                "'./routelake serve' makes one."
+                f"there is no lake in {lake_dir}. Set --data-dir to the data directory of a routelake. './routelake "
+                "serve' creates one."
             )
         check_format(lake_dir)
         self._lake_dir = lake_dir.resolve()
@@ -155,8 +155,8 @@ class LakeSql:
             plan = plan.child()
         if is_instance_of(jvm, plan, f"{_COMMAND}Command") or is_instance_of(jvm, plan, f"{_COMMAND}ParsedStatement"):
             raise StatementError(
-                "this session only reads: the fold is the tables' one writer. Copy what you need with another program, "
-                "or make a temporary view."
+                "this session is read-only: only the fold writes the tables. Copy data with another program, or "
+                "create a temporary view."
             )
 
 

@@ -66,8 +66,8 @@ def no_executors(cluster: Cluster) -> str:
     asked = cluster.config.get("spark.executor.memory", "1g")
     look = "`kubectl get pods`" if cluster.is_kubernetes else "the master's web page"
     return (
-        f"no executor from {cluster.master} for {WAIT_S:.0f} s: {look} says whether there are workers with a core and "
-        f"{asked} of memory free. Start some, or ask for less with spark.executor.memory and spark.executor.cores in "
+        f"no executor from {cluster.master} for {WAIT_S:.0f} s. Look in {look} for workers with a core and "
+        f"{asked} of free memory. Start some, or ask for less with spark.executor.memory and spark.executor.cores in "
         "--spark-config"
     )
 
@@ -113,12 +113,12 @@ class _Trial:
                 own.write(b"-")
         except OSError as error:
             yield (
-                f"{where} cannot use {seen.parent}: {error.strerror}. Name with --shared-dir a folder that the fold "
-                "and all executors see under the same path, and may write."
+                f"{where} cannot use {seen.parent}: {error.strerror}. Set --shared-dir to a folder that the fold and "
+                "all executors can write under the same path."
             )
             return
         if not there:
-            yield f"{where} sees another {seen.parent} than the fold. Name one that both see with --shared-dir."
+            yield f"{where} sees another {seen.parent} than the fold. Set --shared-dir to a folder that both see."
             return
         try:
             with closing(open_tail(self._log_url)) as tail:
@@ -132,12 +132,12 @@ def _what_is_missing(text: str, cluster: Cluster) -> str:
     if match := _NO_PYTHON.search(text):
         return (
             f"the workers of {cluster.master} have no Python at {match[1]}. Install routelake's there "
-            "(requirements.lock), or name it with spark.pyspark.python in --spark-config; it is the fold's, too."
+            "(requirements.lock), or set spark.pyspark.python in --spark-config; the fold uses it, too."
         )
     if match := _VERSIONS.search(text):
-        return f"the workers of {cluster.master} have another Python at {python}: {match[1].strip()}"
+        return f"the workers of {cluster.master} have a different Python at {python}: {match[1].strip()}"
     if match := _PYTHON_ERROR.search(text):
         return f"the Python of the workers, {python}, lacks a package: {match[1]}. Install requirements.lock there."
     return (
-        f"the executors of {cluster.master} cannot work: {text.strip().splitlines()[0] if text.strip() else 'unknown'}"
+        f"the executors of {cluster.master} do not work: {text.strip().splitlines()[0] if text.strip() else 'unknown'}"
     )

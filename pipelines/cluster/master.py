@@ -76,22 +76,24 @@ def read_cluster(master: str, shared_dir: Path, config_file: Path | None) -> Clu
     """
     if master == LOCAL:
         if config_file is not None:
-            raise SetupError(f"--spark-config {config_file} is for a cluster: name it with --master spark://HOST:PORT.")
+            raise SetupError(
+                f"--spark-config {config_file} needs a cluster. Set --master spark://HOST:PORT, or remove it."
+            )
         return None
     master_addresses(master)
     config = {} if config_file is None else _read(config_file)
     cluster = Cluster(master, shared_dir, config_file, config)
     where = "a file that --spark-config names" if config_file is None else f"--spark-config {config_file}"
     if taken := [name for name in _OURS if name in config]:
-        raise SetupError(f"--spark-config {config_file}: {taken[0]} is set by routelake. Leave it out.")
+        raise SetupError(f"--spark-config {config_file}: {taken[0]} is set by routelake. Remove it.")
     if cluster.is_kubernetes:
         _judge_kubernetes(cluster, where)
     elif config.get(AUTHENTICATE, "").lower() not in ("true", "false"):
         raise SetupError(
-            f"--master {master}: whoever reaches the driver's ports can run code in it, unless Spark asks who comes. "
-            f"Write '{AUTHENTICATE} true' and '{_SECRETS[0]} ...' into {where}, and start master and workers with that "
-            f"file, too; or '{AUTHENTICATE} false', where nobody else reaches them "
-            "(docs/how-to/operate/spark-cluster.md)."
+            f"--master {master}: every client that reaches the driver's ports can run code in it, unless Spark "
+            f"requires authentication. Write '{AUTHENTICATE} true' and '{_SECRETS[0]} ...' into {where}, and start "
+            f"master and workers with that file, too (docs/how-to/operate/spark-cluster.md). Write "
+            f"'{AUTHENTICATE} false' if no other client can reach the ports."
         )
     elif config[AUTHENTICATE].lower() == "true" and not any(config.get(name) for name in _SECRETS):
         raise SetupError(f"{where}: {AUTHENTICATE} needs {_SECRETS[0]}, the same as the master's and the workers'.")
@@ -100,7 +102,7 @@ def read_cluster(master: str, shared_dir: Path, config_file: Path | None) -> Clu
 
 def _judge_kubernetes(cluster: Cluster, where: str) -> None:
     if not any(cluster.config.get(name) for name in _IMAGES):
-        raise SetupError(f"--master {cluster.master}: say in {where} which image executors run, {_IMAGES[0]}.")
+        raise SetupError(f"--master {cluster.master}: set the image of the executors in {where}, {_IMAGES[0]}.")
     mounts = [Path(path) for name, path in cluster.config.items() if _MOUNT.fullmatch(name)]
     seen = any(cluster.shared_dir.is_relative_to(path) for path in mounts)
     if not seen and not cluster.config.get(_POD_TEMPLATE):
@@ -206,6 +208,6 @@ def own_address(cluster: Cluster) -> str:
             why.append(f"{host}:{port} {error.strerror or error}")
     what = "the API server of Kubernetes" if cluster.is_kubernetes else "a Spark master"
     raise UnavailableError(
-        f"--master {cluster.master} does not answer ({'; '.join(why)}). Start {what} there, or name the right "
-        "address; routelake folds in its own process with --master local."
+        f"--master {cluster.master} does not answer ({'; '.join(why)}). Start {what}, or correct the address. With "
+        "--master local the fold needs no cluster."
     )

@@ -147,4 +147,4 @@ def test_a_cluster_that_does_not_work_is_named(tmp_path: Path) -> None:
         write_properties(other, "another")
         code, words = said("--spark-config", str(other))
         assert code == 1, words
-        assert "did not take the fold" in words
+        assert "refused the fold" in words

@@ -70,18 +70,18 @@ def config(folder: Path, *lines: str) -> Path:
 
 def test_local_is_no_cluster(tmp_path: Path) -> None:
     assert read_cluster("local", tmp_path, None) is None
-    with pytest.raises(SetupError, match="is for a cluster"):
+    with pytest.raises(SetupError, match="needs a cluster"):
         read_cluster("local", tmp_path, config(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("master", "lines", "says"),
     [
-        ("spark://h:1", (), "can run code in it, unless Spark asks who comes"),
+        ("spark://h:1", (), "can run code in it, unless Spark requires authentication"),
         ("spark://h:1", ("spark.authenticate true",), "spark.authenticate needs spark.authenticate.secret"),
         ("spark://h:1", ("spark.authenticate=false", "spark.master x"), "spark.master is set by routelake"),
         ("spark://h:1", ("a=\\u00",), "malformed"),
-        (K8S, (), "say in .* which image executors run, spark.kubernetes.container.image"),
+        (K8S, (), "set the image of the executors in .*, spark.kubernetes.container.image"),
         (K8S, (IMAGE,), "executors would not see"),
         (K8S, (IMAGE, f"{MOUNT} /elsewhere"), "executors would not see"),
     ],
