@@ -65,7 +65,7 @@ def wait_for_orphans(data_dir: Path, say: Callable[[str], None], limit_s: float 
     while (found := _orphans(data_dir.resolve())) and time.monotonic() < end_s:
         if not said:
             said = True
-            say(f"waiting for processes of a `serve` that was killed to end: {', '.join(map(str, found))}")
+            say(f"waiting for processes of a killed `serve` to end: {', '.join(map(str, found))}")
         time.sleep(0.1)
 
 

@@ -125,7 +125,7 @@ def read_lock(text: str) -> dict[str, list[Jar]]:
         if match is None:
             raise JarsLockError(
                 f"{LOCK_FILE.name} line {number} is not 'set group:artifact:version sha256 size_bytes': {line!r}. "
-                "Restore the file from git, or write it anew with 'python -m dev.jars_lock'."
+                "Restore the file from git, or create it with 'python -m dev.jars_lock'."
             )
         set_name, coordinates, sha256, size = match.groups()
         sets.setdefault(set_name, []).append(Jar(coordinates, sha256, int(size)))
@@ -270,9 +270,9 @@ def _download(jar: Jar, cache: Path, url: str, progress: _Progress, stop: thread
         if not resumed:  # else an old beginning may be the culprit: once more from the start
             break
     raise JarChecksumError(
-        f"{url}{jar.path} is not the file that {LOCK_FILE.name} pins: sha256 {digest} of {size} bytes, "
-        f"expected {jar.sha256} of {jar.size_bytes}. It was deleted. A proxy or mirror may answer with a page of "
-        "its own: look at that address, then try again or set ROUTELAKE_MAVEN_URL to another repository."
+        f"{url}{jar.path} differs from the file in {LOCK_FILE.name}: sha256 {digest} of {size} bytes, expected "
+        f"{jar.sha256} of {jar.size_bytes}. It was deleted. A proxy or mirror may answer with its own page. Open that "
+        "address, then try again, or set ROUTELAKE_MAVEN_URL to another repository."
     )
 
 
@@ -296,7 +296,7 @@ def _fetch_with_retries(jar: Jar, part: Path, url: str, progress: _Progress, sto
             return
         if final or attempt == TRIES:
             raise JarDownloadError(
-                f"Cannot download {url}{jar.path}: {problem}. What has arrived is kept. Check the network, the proxy "
+                f"Cannot download {url}{jar.path}: {problem}. The downloaded part is kept. Check the network, proxy "
                 "variables (https_proxy, no_proxy) and the CA certificates (SSL_CERT_FILE), or set ROUTELAKE_MAVEN_URL "
                 "to a mirror that this machine reaches; then try again."
             )

@@ -35,7 +35,7 @@ def memory_bytes(pid: int, field: str = "VmHWM") -> int:
     """
     found = status_fields(pid).get(field)
     if found is None:
-        raise ProcessLookupError(f"process {pid} has no {field}: it waits to be waited for")
+        raise ProcessLookupError(f"process {pid} has no {field}: it is a zombie")
     return int(found.split()[0]) * 1024
 
 

@@ -96,4 +96,4 @@ def _reasons(found: dict[str, Any] | None) -> str:
     if found is None:
         return "the gateway does not answer yet"
     checks = found.get("checks", {}).values()
-    return "; ".join(dict.fromkeys(check["reason"] for check in checks if not check["ok"])) or "no check says why"
+    return "; ".join(dict.fromkeys(check["reason"] for check in checks if not check["ok"])) or "no check names a reason"

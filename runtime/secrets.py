@@ -110,5 +110,5 @@ def resolve(text: str, what: str) -> str:
             return ""
         if error.kind == "env":
             raise SetupError(f"{what}: there is no environment variable {error.name}.") from None
-        why = "it is no UTF-8" if error.why == NO_TEXT else error.why
+        why = "it is not UTF-8" if error.why == NO_TEXT else error.why
         raise SetupError(f"{what}: {error.name} cannot be read: {why}.") from None
