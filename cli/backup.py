@@ -33,22 +33,22 @@ def backup(
         digest = manifest_digest(target.absolute())
     print(f"{target}: backup of {data.lake or data.data_dir} at {_position(manifest)}")
     _print_proof(manifest)
-    print(f"  digest: {digest} (`./routelake restore {target} --expect {digest}` takes no other)")
+    print(f"  digest: {digest} (`./routelake restore {target} --expect {digest}` refuses any other)")
 
 
 @with_options
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a backup; it stays as it is.")],
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the backup. It is not changed.")],
     *,
     data: LogOptions,
     keep_log: Annotated[
-        bool, typer.Option("--keep-log", help="Restore the tables alone; the log that is there goes on from them.")
+        bool, typer.Option("--keep-log", help="Restore only the tables. The existing event log continues after them.")
     ] = False,
     expect: Annotated[
         str, typer.Option("--expect", metavar="SHA256", help="Digest of the backup's manifest, as `backup` printed it.")
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Prove the backup and say what would be done; change nothing.")
+        bool, typer.Option("--dry-run", help="Verify the backup and show what would be done. Nothing is changed.")
     ] = False,
 ) -> None:
     """Put a backup in place of what is in the data directory, which is moved aside. Stop routelake first."""
@@ -59,14 +59,14 @@ def restore(
     where = source.absolute(), data_dir.absolute(), data.log_url
     done = run(*where, keep_log=keep_log, dry_run=dry_run, expect=expect)
     if dry_run:
-        print(f"{source}: a whole backup at {_position(done.manifest)}; nothing was changed in {data_dir}")
+        print(f"{source}: a complete backup at {_position(done.manifest)}; nothing was changed in {data_dir}")
     else:
         print(f"{data_dir}: restored from {source}, at {_position(done.manifest)}")
     _print_proof(done.manifest)
     for old, new in done.aside:
         print(f"  {old} {'would move' if dry_run else 'was moved'} to {new}")
     if done.cut_off:
-        print(f"  a restore was cut off here before; what it had moved is in {', '.join(done.cut_off)}")
+        print(f"  an earlier restore was interrupted here; the files that it moved are in {', '.join(done.cut_off)}")
     if done.manifest.log.kind == "kafka":
         print(
             f"  the log stays in Kafka ({done.manifest.log.url}): it must have every record from offset "

@@ -79,14 +79,16 @@ def broker(
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option("--listen", help="HOST:PORT to answer mqadmin on, and to register. Port 0: a free one."),
+        typer.Option(
+            "--listen", help="Address that answers mqadmin and is registered, HOST:PORT. Port 0: a free port."
+        ),
     ] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help="brokerClusterName.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="brokerName.")] = None,
     broker_id: Annotated[int | None, typer.Option("--id", help="brokerId: 0 a master, 1 and above slaves.")] = None,
     store: Annotated[
         Path | None,
-        typer.Option("--store", help="Its folder; topics are in config/topics.json there. Default: ./store."),
+        typer.Option("--store", help="Folder of the broker. Topics are in config/topics.json in it. Default: ./store."),
     ] = None,
     auto_create_topic: Annotated[
         bool | None,
@@ -138,26 +140,31 @@ def broker(
 def fleet(
     namesrv: NamesrvOrHttp = "",
     brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many brokers.")] = 300,
-    topics: Annotated[int, typer.Option("--topics", min=0, help="Topics of each, besides the built-in ones.")] = 10_000,
-    clusters: Annotated[int, typer.Option("--clusters", min=1, help="How many clusters they form.")] = 1,
+    topics: Annotated[
+        int, typer.Option("--topics", min=0, help="Number of topics per broker, in addition to the built-in ones.")
+    ] = 10_000,
+    clusters: Annotated[int, typer.Option("--clusters", min=1, help="Number of clusters.")] = 1,
     heartbeat_period_s: Annotated[
-        float, typer.Option("--heartbeat-period-s", min=0.01, help="Between two registrations of one broker.")
+        float, typer.Option("--heartbeat-period-s", min=0.01, help="Seconds between two registrations of one broker.")
     ] = 30.0,
     changes_per_s: Annotated[
-        float, typer.Option("--changes-per-s", min=0, help="Topics that change somewhere in the fleet, per second.")
+        float, typer.Option("--changes-per-s", min=0, help="Topic changes per second in the whole fleet.")
     ] = 0.0,
     duration_s: Annotated[
-        float, typer.Option("--duration-s", min=0, help="Stop after this long; 0: when told to (Ctrl-C).")
+        float, typer.Option("--duration-s", min=0, help="Stop after this many seconds. 0: stop with Ctrl-C.")
     ] = 0.0,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Registrations under way at a time.")] = 32,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Maximum number of concurrent registrations.")] = 32,
     timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.01, help="Of one registration.")] = 60.0,
     force_register: Annotated[
-        bool, typer.Option("--force-register/--ask-first", help="Send all topics every time, or ask whether to.")
+        bool,
+        typer.Option(
+            "--force-register/--ask-first", help="Send all topics every time, or first ask if they are needed."
+        ),
     ] = True,
     unregister: Annotated[
-        bool, typer.Option("--unregister/--vanish", help="At the end: unregister, or just hang up.")
+        bool, typer.Option("--unregister/--vanish", help="At the end: unregister, or only close the connections.")
     ] = True,
-    seed: Annotated[int, typer.Option("--seed", help="Decides queue numbers and which topics change.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random queue numbers and topic changes.")] = 1,
     http_token: HttpToken = "",
     *,
     client: ClientOptions,

@@ -23,7 +23,7 @@ HttpToken = Annotated[
         "--http-token",
         "--token",
         metavar="REFERENCE",
-        help="Bearer token for routelake's HTTP: file:PATH or env:NAME; in the variable, it may be the token itself.",
+        help="Bearer token for routelake's HTTP as file:PATH or env:NAME. The variable may contain the token itself.",
     ),
 ]
 
@@ -41,22 +41,22 @@ class ClientOptions(Options):
         str,
         option(
             metavar="REFERENCE",
-            help="Place of the account's key: file:PATH or env:NAME; the variable may hold the key itself.",
+            help="Account's key as file:PATH or env:NAME. The variable may contain the key itself.",
         ),
     ] = ""
     tls: Annotated[
-        bool, option(envvar="ROUTELAKE_CLIENT_TLS", help="Encrypt every connection; each option below implies it.")
+        bool, option(envvar="ROUTELAKE_CLIENT_TLS", help="Use TLS for every connection. Each option below implies it.")
     ] = False
     tls_ca: Annotated[
         str,
         option(
             envvar="ROUTELAKE_CLIENT_TLS_CA",
             metavar="FILE",
-            help="PEM file of the authorities of servers. Default: the system's.",
+            help="PEM file of the trusted CAs. Default: the system's.",
         ),
     ] = ""
     tls_cert: Annotated[
-        str, option(envvar="ROUTELAKE_CLIENT_TLS_CERT", metavar="FILE", help="PEM file of the certificate to show.")
+        str, option(envvar="ROUTELAKE_CLIENT_TLS_CERT", metavar="FILE", help="PEM file of the client certificate.")
     ] = ""
     tls_key: Annotated[str, option(envvar="ROUTELAKE_CLIENT_TLS_KEY", metavar="FILE", help="PEM file of its key.")] = ""
     tls_key_password: Annotated[
@@ -64,13 +64,13 @@ class ClientOptions(Options):
         option(
             envvar="ROUTELAKE_CLIENT_TLS_KEY_PASSWORD",
             metavar="REFERENCE",
-            help="Place of the key's password: file:PATH or env:NAME.",
+            help="Key's password as file:PATH or env:NAME.",
         ),
     ] = ""
     tls_insecure: Annotated[
         bool,
         option(
-            envvar="ROUTELAKE_CLIENT_TLS_INSECURE", help="Accept any certificate, of any authority and for any host."
+            envvar="ROUTELAKE_CLIENT_TLS_INSECURE", help="Accept any server certificate, of any CA and for any host."
         ),
     ] = False
 
@@ -90,7 +90,7 @@ class ClientOptions(Options):
 
         password = self.tls_key_password
         if password and not password.startswith(("file:", "env:")):
-            raise SetupError("--tls-key-password takes a reference, file:PATH or env:NAME: `ps` shows a command line.")
+            raise SetupError("--tls-key-password must be file:PATH or env:NAME, because `ps` shows a command line.")
         word = resolve("--tls-key-password", password)
         return ClientTls(self.tls_ca, self.tls_cert, self.tls_key, word, self.tls_insecure)
 
@@ -111,7 +111,7 @@ def credentials(
     """
     found = os.environ if environ is None else environ
     if bool(access_key) != bool(secret_key):
-        raise SetupError(f"--{of}access-key and --{of}secret-key belong together: give both, or neither.")
+        raise SetupError(f"--{of}access-key and --{of}secret-key must be set together: set both, or neither.")
     token = ""
     if access_key:
         secret_key = secret(f"--{of}secret-key", secret_key, found)
@@ -140,8 +140,8 @@ def secret(option: str, given: str, environ: Mapping[str, str] | None = None) ->
     found = os.environ if environ is None else environ
     if reference_of(given) is None and given and given != found.get(variable_of(option)):
         raise SetupError(
-            f"{option}: name it as file:PATH or env:NAME, or set {variable_of(option)}; `ps` shows a command line to "
-            "everybody."
+            f"{option} must be file:PATH or env:NAME, because `ps` shows a command line to all users. "
+            f"Or set {variable_of(option)}."
         )
     return resolve(option, given, found)
 
@@ -167,7 +167,7 @@ def resolve(option: str, given: str, environ: Mapping[str, str] | None = None) -
             raise SetupError(f"{option} {given}: that variable is not set.") from None
         if error.why == EMPTY:
             raise SetupError(f"{option} {given}: the file is empty.") from None
-        why = "it is no text" if error.why == NO_TEXT else error.why
+        why = "it is not text" if error.why == NO_TEXT else error.why
         raise SetupError(f"{option} {given} cannot be read: {why}.") from None
 
 
@@ -180,7 +180,7 @@ def _tools(path: Path) -> tuple[str, str, str]:
     try:
         table = read_yaml(path.read_text("utf-8")).table or {}
     except (OSError, UnicodeDecodeError, FileError) as error:
-        why = error if isinstance(error, FileError) else "it is no text"
+        why = error if isinstance(error, FileError) else "it is not text"
         raise SetupError(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else why}.") from None
 
     def text(name: str) -> str:

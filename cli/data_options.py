@@ -24,7 +24,7 @@ DataMode = Annotated[
     option(
         "--data-mode",
         metavar="OCTAL",
-        help="Access mode of what is made in the data directory: 700 the owner, 750 also the group, 755 everybody.",
+        help="Access mode of new files in the data directory: 700 the owner, 750 also the group, 755 all users.",
     ),
 ]
 LogUrl = Annotated[
@@ -48,7 +48,7 @@ LakeUrl = Annotated[
     option(
         "--lake",
         metavar="URL",
-        help="Place of the tables: a folder, or s3://, gs:// or az://bucket/prefix. Default: in the data directory.",
+        help="Location of the tables: a folder, or s3://, gs:// or az://bucket/prefix. Default: in the data directory.",
     ),
 ]
 
@@ -125,14 +125,14 @@ def lake_place(data_dir: Path, lake: str) -> LakePlace:
 
 
 COPY_FOLDER: Final = "lake-copy"
-"""In the data directory of a fold whose lake is at a URL. It can be deleted while the fold is stopped, and needs no
-place in a backup."""
+"""Copy of a lake at a URL, in the fold's data directory. It can be deleted while the fold is stopped, and need not be
+backed up."""
 
 
 def check_there(lake_dir: Path, data_dir: Path) -> None:
     """Raises SetupError where the data directory that was named has no lake."""
     if not lake_dir.is_dir():
-        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake.")
+        raise SetupError(f"there is no lake in {data_dir}. Set --data-dir to the data directory of a routelake.")
 
 
 def log_url(data_dir: Path, url: str) -> str:

@@ -52,36 +52,43 @@ def docs() -> None:
 
 
 def torture(
-    minutes: Annotated[float, typer.Option("--minutes", min=0.2, help="Of traffic and faults.")] = 5.0,
-    seed: Annotated[int, typer.Option("--seed", help="The same one plans the same run.")] = 1,
-    log: Annotated[str, typer.Option("--event-log", help="sqlite, or kafka, which is started for it.")] = "sqlite",
-    gateways: Annotated[int, typer.Option("--gateways", min=1, max=2, help="With one of them beside `serve`.")] = 1,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.2, help="Duration of traffic and faults, in minutes.")
+    ] = 5.0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed. The same seed plans the same run.")] = 1,
+    log: Annotated[str, typer.Option("--event-log", help="sqlite, or kafka, which the run starts.")] = "sqlite",
+    gateways: Annotated[
+        int, typer.Option("--gateways", min=1, max=2, help="Number of gateways. One of them runs within `serve`.")
+    ] = 1,
     without_spark: Annotated[
-        bool, typer.Option("--without-spark", help="A fold without a JVM: less of the product, in half the time.")
+        bool, typer.Option("--without-spark", help="Run a fold without a JVM: less of the product, in half the time.")
     ] = False,
-    faults: Annotated[str, typer.Option("--faults", help="Which kinds, with commas, or none; all without it.")] = "",
-    every_s: Annotated[float, typer.Option("--every-s", min=0.5, help="Seconds between faults, about.")] = 7.0,
+    faults: Annotated[
+        str, typer.Option("--faults", help="Kinds of faults, separated by commas, or none. Default: all.")
+    ] = "",
+    every_s: Annotated[float, typer.Option("--every-s", min=0.5, help="Approximate seconds between faults.")] = 7.0,
     pace: Annotated[
-        float, typer.Option("--pace", min=0.1, help="Times as long between a client's requests: for runs side by side.")
+        float,
+        typer.Option("--pace", min=0.1, help="Factor for the time between a client's requests, for parallel runs."),
     ] = 1.0,
     well_s: Annotated[
-        float, typer.Option("--well-s", help="Within so many seconds of the last fault all must be well.")
+        float, typer.Option("--well-s", help="Seconds after the last fault within which everything must be healthy.")
     ] = 30.0,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="For data, output and record; a temporary one without it.")
+        Path | None, typer.Option("--folder", help="Folder for data, output and record. Default: a temporary one.")
     ] = None,
     mutant: Annotated[
         str,
         typer.Option(
-            "--mutant", help="Plant a defect of dev/fault_injection/planted; the faults are those that show it."
+            "--mutant", help="Plant a defect of dev/fault_injection/planted. The faults are those that reveal it."
         ),
     ] = "",
     judge: Annotated[
-        Path | None, typer.Option("--judge", help="Judge the run in this folder once more, and run nothing.")
+        Path | None, typer.Option("--judge", help="Check the finished run in this folder again. Runs nothing.")
     ] = None,
     sum_of: Annotated[
         list[Path] | None,
-        typer.Option("--sum", help="Figures of the runs that are over in this folder, together; run nothing."),
+        typer.Option("--sum", help="Show the figures of all finished runs in this folder. Runs nothing."),
     ] = None,
 ) -> None:
     """Traffic and faults against real processes; a model judges what they answered and left. Exit code 1: refuted."""
@@ -101,13 +108,13 @@ def torture(
 def bench(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Which of them; all without a name.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Names of benchmarks. Default: all.")
     ] = None,
-    rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="How often each side of a comparison is measured.")
-    ] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it runs, not how fast.")] = False,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Age of the lake that growth makes.")] = 100_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Measurements of each side of a comparison.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it runs.")] = False,
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=1, help="Age of the lake of the benchmark `growth`, in epochs.")
+    ] = 100_000,
     serve: Annotated[str, typer.Option("--serve", help="More options of routelake, such as '--workers 2'.")] = "",
     results: Annotated[Path | None, typer.Option("--results", help="Folder of the results.")] = None,
 ) -> None:

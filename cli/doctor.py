@@ -37,21 +37,24 @@ def doctor(
             metavar="DATA_DIR",
             envvar="ROUTELAKE_DATA_DIR",
             callback=usable_folder,
-            help="The data directory to look at.",
+            help="Data directory to examine.",
         ),
     ] = Path("data"),
     log: LogUrl = "",
     lake: LakeUrl = "",
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make good what tables, log and staging folder can. Stop the fold first.")
+        bool,
+        typer.Option(
+            "--repair", help="Repair as much as tables, event log and staging folder allow. Stop the fold first."
+        ),
     ] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Read every row that is kept, and not only those of the newest epoch.")
+        bool, typer.Option("--thorough", help="Read every stored row, not only those of the newest epoch.")
     ] = False,
     preflight: Annotated[
-        bool, typer.Option("--preflight", help="Before an upgrade: judge machine and data for this release.")
+        bool, typer.Option("--preflight", help="Before an upgrade: check machine and data for this release.")
     ] = False,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TEXT,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TEXT,
 ) -> None:
     """Say what is wrong with tables, event log and checkpoint, and what to do; change nothing without --repair.
 
@@ -118,7 +121,7 @@ def _as_text(found: Examination, work: Repair | None) -> str:
         lines += [f"done: {text}." for text in work.done]
         lines += [f"not done: {text}." for text in work.refused]
         if work.aside.exists():
-            lines.append(f"what was taken away is in {work.aside}")
+            lines.append(f"removed files are in {work.aside}")
     for finding in found.findings:
         lines += [
             f"{'note' if finding.kind in HARMLESS else 'WRONG'}: {finding.kind}: {finding.where} {finding.what}",
@@ -126,7 +129,9 @@ def _as_text(found: Examination, work: Repair | None) -> str:
             f"  do:    {WAY_OUT[finding.kind]}",
         ]
     if work is None and found.blocks:
-        lines.append(f"`./routelake doctor {found.data_dir} --repair` makes good what it can; stop the fold first.")
+        lines.append(
+            f"`./routelake doctor {found.data_dir} --repair` repairs as much as possible. Stop the fold first."
+        )
     if not found.findings:
         lines.append("nothing is wrong")
     return "\n".join(lines)
@@ -139,12 +144,12 @@ def _summary(found: Examination) -> str:
     orphans = sum(table.orphans for table in found.tables.values())
     parts = [f"{found.data_dir}: {at}; {len(found.tables)} tables, {files} files"]
     if orphans:
-        parts.append(f"{orphans} of them in no commit (vacuum takes them)")
+        parts.append(f"{orphans} of them in no commit (vacuum deletes them)")
     extent = found.log.extent if found.log is not None else None
     if extent is not None:
         parts.append(f"log with offsets {extent.first} to {extent.end - 1}")
     if found.log is None:
-        parts.append("the log is in Kafka and was not looked at")
+        parts.append("the event log is in Kafka and was not examined")
     if found.fold_runs:
         parts.append("a fold is running")
     return ", ".join(parts)

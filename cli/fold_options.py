@@ -61,14 +61,18 @@ class FoldOptions(Options):
     """Maximum delay of a heartbeat alone in brokerLiveTable. Hidden: only tests, which wait for epochs, change it."""
     event_log_retention_hours: Annotated[
         float,
-        option(min=0, max=876_000, help="Age in hours at which events that are in the tables may leave the event log."),
+        option(
+            min=0,
+            max=876_000,
+            help="Age in hours after which events that are in the tables are deleted from the event log.",
+        ),
     ] = 24.0
     driver_memory: DriverMemory = "1g"
     master: Annotated[
         str,
         option(
             metavar="URL",
-            help="Place of the executors: local, or a Spark cluster, spark://HOST:PORT or k8s://https://HOST:PORT.",
+            help="Location of the executors: local, or a Spark cluster, spark://HOST:PORT or k8s://https://HOST:PORT.",
         ),
     ] = LOCAL
     shared_dir: Annotated[
@@ -76,7 +80,7 @@ class FoldOptions(Options):
         option(
             metavar="FOLDER",
             callback=usable_folder,
-            help="With --master URL: folder of checkpoint and hand-over files, which all machines see alike. "
+            help="With --master URL: folder of checkpoint and intermediate files, at the same path on all machines. "
             "Default: the data directory.",
             show_default=False,
         ),
@@ -114,7 +118,7 @@ class FoldOptions(Options):
         if self.cluster(data_dir) is None:
             if self.shared_dir is not None:
                 raise SetupError(
-                    f"--shared-dir {self.shared_dir} is for a cluster: name it with --master spark://HOST:PORT."
+                    f"--shared-dir {self.shared_dir} needs a cluster. Set --master spark://HOST:PORT, or remove it."
                 )
         elif self.shared_dir is not None:
             preflight.check_folder(self.shared_dir, "--shared-dir")

@@ -85,7 +85,7 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
 
 def health(
     http: Http = "127.0.0.1:8080",
-    timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.1, help="How long it may take.")] = 4.0,
+    timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.1, help="Timeout, in seconds.")] = 4.0,
 ) -> None:
     """Ask the gateway on this machine, at the address of --http, whether it runs.
 

@@ -69,7 +69,7 @@ class AuthOptions(Options):
     auth_admin_plaintext: Annotated[
         bool,
         option(
-            help="Accept an admin's signature without TLS: a process that hears one can delete every route with it."
+            help="Accept an admin's signature without TLS. A process that reads one can delete every route with it."
         ),
     ] = False
     auth_require_tls: Annotated[
@@ -84,22 +84,23 @@ class AuthOptions(Options):
     auth_admin_signature: Annotated[
         bool,
         option(
-            help="Accept an admin's signature over TLS without the account's certificate or address: a broker that "
-            "the same admin asked something can delete every route with it."
+            help="Accept an admin's signature over TLS without the account's certificate or address. A broker that "
+            "receives a request of this admin can delete every route with the signature."
         ),
     ] = False
     oidc_issuer: Annotated[
-        str, option(metavar="URL", help="OpenID Connect issuer whose JWTs HTTP accepts, too; needs --auth.")
+        str, option(metavar="URL", help="OpenID Connect issuer. HTTP also accepts its JWTs. Needs --auth.")
     ] = ""
-    oidc_audience: Annotated[str, option(help="Value of `aud` in the JWTs that are meant for routelake.")] = ""
+    oidc_audience: Annotated[str, option(help="Required `aud` of JWTs. JWTs with another audience are refused.")] = ""
     oidc_role_claim: Annotated[
         str,
         option(
             metavar="NAME",
-            help="Claim that names routelake:reader, routelake:broker or routelake:admin; dots lead into objects.",
+            help="Claim with the role: routelake:reader, routelake:broker or routelake:admin. Dots are for nested "
+            "claims.",
         ),
     ] = ROLE_CLAIM
-    insecure: Annotated[bool, option(help="Listen beyond this machine although no client has to authenticate.")] = False
+    insecure: Annotated[bool, option(help="Listen on non-loopback addresses without authentication.")] = False
 
     @property
     def chosen(self) -> AuthMode:
@@ -130,12 +131,14 @@ class AuthOptions(Options):
             SetupError: It cannot be used, or a mode asks for accounts where there are none.
         """
         if self.auth_require_tls and self.auth_admin_plaintext:
-            raise SetupError("--auth-require-tls and --auth-admin-plaintext contradict each other: leave one out.")
+            raise SetupError(
+                "--auth-require-tls and --auth-admin-plaintext cannot be used together. Remove one of them."
+            )
         self._check_oidc()
         if self.auth is None:
             if self.chosen is not AuthMode.OFF:
                 raise SetupError(
-                    f"--auth-mode {self.chosen} needs accounts: --auth FILE (docs/how-to/operate/accounts.md)."
+                    f"--auth-mode {self.chosen} needs accounts. Set --auth FILE (docs/how-to/operate/accounts.md)."
                 )
             return None
         from security.accounts_file import AccountsFile
@@ -144,13 +147,15 @@ class AuthOptions(Options):
 
     def _check_oidc(self) -> None:
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
-            raise SetupError("--oidc-issuer and --oidc-audience belong together: a token has to be meant for us.")
+            raise SetupError("--oidc-issuer and --oidc-audience must be set together: set both, or neither.")
         if not self.oidc_issuer:
             return
         if self.auth is None:
-            raise SetupError("--oidc-issuer needs accounts for those who come over port 9876: --auth FILE.")
+            raise SetupError("--oidc-issuer needs accounts for the clients of port 9876. Set --auth FILE.")
         if not is_safe(self.oidc_issuer):
-            raise SetupError(f"--oidc-issuer {self.oidc_issuer}: expected an https address, as `iss` of its tokens.")
+            raise SetupError(
+                f"--oidc-issuer {self.oidc_issuer}: expected the https address that is `iss` of its tokens."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,24 +174,20 @@ class Encryption(Options, TlsOptions):
     ] = None
     cert: Annotated[str, option(metavar="FILE", help="PEM file of the server's certificate and its chain.")] = ""
     key: Annotated[str, option(metavar="FILE", help="PEM file of the certificate's key.")] = ""
-    key_password: Annotated[
-        str, option(metavar="REFERENCE", help="Place of the key's password: file:PATH or env:NAME.")
-    ] = ""
+    key_password: Annotated[str, option(metavar="REFERENCE", help="Key's password as file:PATH or env:NAME.")] = ""
     client_ca: Annotated[
         str,
         option(
-            metavar="FILE", help="PEM file of the authorities of clients. With it, clients must show a certificate."
+            metavar="FILE", help="PEM file of the CAs of client certificates. If set, clients must show a certificate."
         ),
     ] = ""
-    client_auth: Annotated[
-        str, option(metavar="WHETHER", help="Demand for a client's certificate: none, optional, require.")
-    ] = ""
+    client_auth: Annotated[str, option(metavar="RULE", help="Client certificates: none, optional, require.")] = ""
     mode: Annotated[
         str,
         option(
             metavar="MODE",
-            help="Acceptance of plain connections. permissive: accepted (the default, as RocketMQ's); enforcing: "
-            "refused; disabled: no TLS.",
+            help="Plain-text connections. permissive: accepted (the default, as in RocketMQ); enforcing: refused; "
+            "disabled: no TLS.",
         ),
     ] = ""
 
@@ -256,8 +257,7 @@ class GatewayOptions(Options):
     reads: Annotated[
         Reads,
         option(
-            help="View that answers come from. live: the end of the event log; committed: the latest epoch of the "
-            "tables.",
+            help="Source of answers. live: the end of the event log; committed: the latest epoch of the tables.",
         ),
     ] = Reads.LIVE
     max_clock_leap_s: Annotated[
@@ -265,16 +265,16 @@ class GatewayOptions(Options):
         option(
             min=0,
             max=31_536_000,
-            help="Largest accepted leap ahead of this machine's clock, in seconds. Beyond it, writes to a SQLite event "
-            "log are refused. 0: any leap is accepted.",
+            help="Largest accepted forward jump of this machine's clock, in seconds. After a larger one, writes to a "
+            "SQLite event log are refused. 0: any jump is accepted.",
         ),
     ] = 3_600.0
     self_preservation: Annotated[
         str,
         option(
             metavar="SHARE",
-            help="Share of the live brokers, for example 15%. If more expire at once, none expires until they are "
-            "back, for an hour at most. off: never, as in RocketMQ.",
+            help="Percentage of live brokers, for example 15%. If more miss their heartbeats at once, no broker "
+            "expires until they are back, for at most an hour. off: brokers always expire, as in RocketMQ.",
         ),
     ] = "off"
     quota: Annotated[
@@ -282,11 +282,14 @@ class GatewayOptions(Options):
         option(
             metavar="NAME=VALUE",
             help="Limit of one peer: connections=500, brokers=off, new-names-per-min=600:10000 (rate:burst). "
-            "Again for another, or with commas. See docs/reference/settings.md.",
+            "Repeat the option, or separate limits with commas. See docs/reference/settings.md.",
         ),
     ] = None
     gateway_id: Annotated[
-        str, option(help="Name of this gateway in the history; HOST:PORT tells /rocketmq/nsaddr where it is.")
+        str,
+        option(
+            help="Unique name of this gateway in the history. Use HOST:PORT to list this address at /rocketmq/nsaddr."
+        ),
     ] = ""
     workers: Annotated[
         int,

@@ -64,18 +64,18 @@ def read_kv_config(path: Path) -> KvTables:
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror or error}. Name the kvConfig.json of a stock NameServer.") from error
     except (ValueError, RecursionError) as error:
-        raise SetupError(f"{path} is no kvConfig.json: {error}.") from error
+        raise SetupError(f"{path} is not a kvConfig.json: {error}.") from error
     for namespace, table in tables.items():
         for key, value in table.items():
             if len(value.encode()) > MAX_KV_VALUE_BYTES:
                 raise SetupError(
                     f"{path}: the value of {key!r} in {namespace!r} has {len(value.encode())} bytes; routelake takes "
-                    f"{MAX_KV_VALUE_BYTES}. Nothing was put: shorten it in a copy of the file."
+                    f"{MAX_KV_VALUE_BYTES}. Nothing was put. Shorten the value in a copy of the file."
                 )
     if table_bytes(tables) > MAX_KV_BYTES:
         raise SetupError(
             f"{path} holds {table_bytes(tables)} bytes of entries, {KV_ENTRY_BYTES} for each counted in; routelake "
-            f"takes {MAX_KV_BYTES}. Nothing was put: leave out what nobody needs in a copy of the file."
+            f"takes {MAX_KV_BYTES}. Nothing was put. Remove entries that are not needed from a copy of the file."
         )
     return tables
 
@@ -97,7 +97,7 @@ def _tables(text: str) -> KvTables:
         if isinstance(table, list) and len(table) == 1:
             (table,) = table
         if not isinstance(table, dict):
-            raise ValueError(f"namespace {namespace!r} is no object")
+            raise ValueError(f"namespace {namespace!r} is not an object")
         alone = {key: value[0] if _is_one_text(value) else value for key, value in table.items()}
         kept[namespace] = {key: _as_text(value) for key, value in alone.items() if value is not None}
     return kept
@@ -150,7 +150,7 @@ class _Number(str):
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no value")
+    raise ValueError(f"{word} is not a value")
 
 
 def _is_one_text(value: object) -> bool:

@@ -26,7 +26,7 @@ Folder = Annotated[
     ),
 ]
 
-lake = group("Tables in an object store: fetch them, or put a data directory's there.")
+lake = group("Download tables from an object store, or upload those of a data directory.")
 
 
 @lake.command()
@@ -63,7 +63,7 @@ def put(data_dir: Folder, url: Url) -> None:
     with acting_as_owner(data_dir), closing(lock_lake(lake_dir)), _in_words(url):
         probe(store)
         run(lake_dir, store)
-    print(f"{url}: has the tables of {data_dir}; go on with --lake {url}")
+    print(f"{url}: has the tables of {data_dir}; continue with --lake {url}")
 
 
 @contextmanager

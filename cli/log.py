@@ -27,7 +27,10 @@ def copy(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="URL", callback=no_password, help="kafka://host:port/topic; where it begins is added."
+            "--to",
+            metavar="URL",
+            callback=no_password,
+            help="kafka://host:port/topic. The first offset is added to the name.",
         ),
     ],
     data_dir: DataDir = Path("data"),
@@ -37,7 +40,7 @@ def copy(
             "--from",
             metavar="URL",
             callback=no_password,
-            help="sqlite:///abs/path.db; by default that of the data directory.",
+            help="sqlite:///abs/path.db. Default: the event log of the data directory.",
         ),
     ] = "",
     log_config: LogConfig = None,
@@ -60,7 +63,7 @@ def copy(
         shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it names the old log
     print(f"{path}: moved to {moved.to}, offsets {moved.extent.first} to {moved.extent.end - 1}")
     print(f"  proved: every record has its offset, time, key and payload there ({moved.copied} were new)")
-    print(f"  from now on: --event-log {moved.to}{f' --event-log-config {log_config}' if log_config else ''}")
+    print(f"  from now on, use --event-log {moved.to}{f' --event-log-config {log_config}' if log_config else ''}")
 
 
 def _say(text: str) -> None:

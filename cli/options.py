@@ -152,8 +152,8 @@ def no_password(param: CallbackParam, value: str | None) -> str | None:
     """
     if value and _USER_INFO.search(value):
         raise SetupError(
-            f"{param.opts[0]}: the address holds a user or a password before its '@', and `ps` shows a command line to "
-            "everybody. Leave it out; docs/reference/settings.md says where passwords are read from."
+            f"{param.opts[0]}: the address contains a user or password before '@', which every user of this machine "
+            "can see with `ps`. Remove it, and set the password as docs/reference/settings.md describes."
         )
     return value
 
@@ -185,7 +185,7 @@ def _namesrv(text: str) -> OptionInfo:
 
 
 Namesrv = Annotated[str, _namesrv(". Port 9876 may be left out.")]
-NamesrvOrHttp = Annotated[str, _namesrv("; http://host:8080 asks routelake over HTTP.")]
+NamesrvOrHttp = Annotated[str, _namesrv(". http://host:8080 asks routelake over HTTP.")]
 
 
 def namesrv_source(text: str, option: str = "-n") -> str:

@@ -81,9 +81,9 @@ def listen_address(text: str, option: str, default_port: int) -> Listen:
     if odd is not None:
         raise SetupError(f"{shape}; {odd}.")
     if is_http(given):
-        raise SetupError(f"{shape}, without anything before it.")
+        raise SetupError(f"{shape}, without a scheme.")
     if bare.count(":") and not host.startswith("["):
-        raise SetupError(f"{shape}; an IPv6 address stands in brackets, [::1]:{default_port}.")
+        raise SetupError(f"{shape}. Write an IPv6 address in brackets, [::1]:{default_port}.")
     if not port.isascii() or not port.isdigit() or int(port) > MAX_PORT or (host and not colon and host.isdigit()):
         raise SetupError(f"{shape}.")
     if (host and not bare) or (bare and _LISTEN_HOST.fullmatch(bare) is None) or not given:
@@ -105,11 +105,13 @@ def check_listening(http: Listen, remoting: Listen, *, supervised: bool) -> None
     """
     overlap = http.host == remoting.host or http.is_everywhere or remoting.is_everywhere
     if http.port == remoting.port and overlap and http.port:
-        raise SetupError(f"--http {http} and --remoting {remoting} are the same port: give one of them another.")
+        raise SetupError(
+            f"--http {http} and --remoting {remoting} use the same port. Set another port for one of them."
+        )
     both = (("--remoting", remoting), ("--http", http))
     for option, listen in both:
         if supervised and not listen.port:
-            raise SetupError(f"{option} {listen}: nobody would find port 0 of a child process. Name a port.")
+            raise SetupError(f"{option} {listen}: port 0 is not supported here. Set a fixed port.")
     for option, listen in both:
         check_free(listen, option)
 
@@ -144,10 +146,10 @@ def exposure(http: Listen, remoting: Listen) -> str | None:
     what = [f"NameServer on {remoting}"] * remoting.is_everywhere + [f"HTTP on {http}"] * http.is_everywhere
     if not what:
         return None
-    who = "whoever reaches this machine can change routes through the NameServer's port, as with RocketMQ's own"
+    risk = "every client that reaches it can change routes, as with RocketMQ's NameServer"
     if not remoting.is_everywhere:
-        who = "whoever reaches this machine can read routes (writes need a token, docs/reference/http-api.md)"
-    return f"{' and '.join(what)}: every interface of this machine; {who}"
+        risk = "every client that reaches it can read routes (writes need a token, docs/reference/http-api.md)"
+    return f"{' and '.join(what)} listens on every interface; {risk}"
 
 
 def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_asks: bool, insecure: bool) -> None:
@@ -170,10 +172,9 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
     for listen, option, what in found:
         if is_beyond(listen):
             raise SetupError(
-                f"{option} {listen} can be reached from other machines, and whoever does can {what}: "
-                "give it accounts with --auth FILE (docs/how-to/operate/accounts.md), or take clients with a "
-                "certificate alone (--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is "
-                "trusted."
+                f"{option} {listen} can be reached from other machines, and every client there can {what}. "
+                "Set accounts with --auth FILE (docs/how-to/operate/accounts.md), or require client certificates "
+                "(--tls-mode enforcing --tls-client-ca FILE). If the network is trusted, add --insecure."
             )
 
 
@@ -189,8 +190,8 @@ def check_proxied(http: HttpSettings, *, asks: bool) -> None:
     """
     if http.trusted_hosts and not (asks or http.tokens or http.anonymous_writes):
         raise SetupError(
-            "ROUTELAKE_HTTP_TRUSTED_HOSTS means that a proxy stands before the gateway, and behind a proxy no write "
-            "is local: give the gateway tokens with ROUTELAKE_HTTP_TOKENS, or accounts with --auth FILE "
+            "ROUTELAKE_HTTP_TRUSTED_HOSTS is set, so the gateway is behind a proxy and no write counts as local. "
+            "Set tokens with ROUTELAKE_HTTP_TOKENS, or accounts with --auth FILE "
             "(docs/reference/http-api.md#behind-a-proxy)."
         )
 
@@ -220,7 +221,9 @@ def check_log(url: str, data_dir: Path) -> None:
     if not url:
         url = f"sqlite://{data_dir.absolute()}/events.db"
     if url == "memory:":
-        raise SetupError(f"--event-log memory: ends with its process, and routelake has several. Use {URL_FORMS}.")
+        raise SetupError(
+            f"--event-log memory: works only within one process, and routelake has several. Use {URL_FORMS}."
+        )
     if url.startswith("kafka:"):
         access = read_access(parse_url(url).config)
         if access.protocol.encrypts:
@@ -230,18 +233,22 @@ def check_log(url: str, data_dir: Path) -> None:
     elif url.startswith("sqlite:"):
         _check_sqlite(sqlite_path(url), data_dir.absolute())
     else:
-        raise SetupError(f"--event-log {url!r} names no event log. Use {URL_FORMS}.")
+        raise SetupError(f"--event-log {url!r} is not an event log. Use {URL_FORMS}.")
 
 
 def _check_sqlite(path: Path, data_dir: Path) -> None:
     folder = path.parent
     try:
         if path.is_dir():
-            raise SetupError(f"--event-log {path} is a folder. Name a file.")
+            raise SetupError(f"--event-log {path} is a folder. Name a file in it.")
         if not folder.is_dir() and folder != data_dir:
-            raise SetupError(f"--event-log {path}: there is no folder {folder}. Make it, or name another path.")
+            raise SetupError(
+                f"--event-log {path}: the folder {folder} does not exist. Create it, or name another path."
+            )
         if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-            raise SetupError(f"--event-log {path}: {folder} cannot be written. Change its owner, or name another path.")
+            raise SetupError(
+                f"--event-log {path}: this user may not write to {folder}. Change its owner, or name another path."
+            )
         if path.exists():
             with path.open("rb") as file:
                 header = file.read(len(_SQLITE_HEADER))
@@ -277,7 +284,7 @@ def check_folder(folder: Path, option: str, what: str = "") -> None:
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        why = "is not writable" if place.is_dir() else "is no folder"
+        why = "is not writable" if place.is_dir() else "is not a folder"
         raise SetupError(f"cannot write to {what}{folder}: {place} {why}. Choose another {option} or change its owner.")
 
 
@@ -291,7 +298,7 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
     """
     if standby and not place.url:
         raise SetupError(
-            "--standby waits for another fold of a lake at a URL: name it with --lake (docs/how-to/operate/standby.md)."
+            "--standby waits for another fold of a lake at a URL. Set --lake URL (docs/how-to/operate/standby.md)."
         )
     if place.url:
         from lake.store import open_store
@@ -351,8 +358,8 @@ def check_localhost() -> None:
         socket.getaddrinfo("localhost", None, socket.AF_INET)
     except OSError as error:
         raise SetupError(
-            f"the name localhost, which Spark needs, cannot be resolved ({error.strerror}): "
-            "add the line '127.0.0.1 localhost' to /etc/hosts."
+            f"Spark needs the name localhost, which cannot be resolved ({error.strerror}). "
+            "Add the line '127.0.0.1 localhost' to /etc/hosts."
         ) from error
 
 
@@ -367,7 +374,7 @@ def check_user() -> None:
     except KeyError:
         uid = os.geteuid()
         raise SetupError(
-            f"the user id {uid} of this process has no name, which Spark needs: add the line "
+            f"the user id {uid} of this process has no user name, which Spark needs. Add the line "
             f"'routelake:x:{uid}:{os.getegid()}::/tmp:/bin/sh' to /etc/passwd, or run as a user that has an entry."
         ) from None
 

@@ -26,9 +26,9 @@ class Output(StrEnum):
 def route(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     namesrv_addr: NamesrvOrHttp = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, and show every change.")] = False,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TABLE,
-    namespace: Annotated[str | None, typer.Option("--namespace", help="Put before the topic.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep running, and show every change.")] = False,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="Namespace to put before the topic.")] = None,
     http_token: HttpToken = "",
     *,
     client: ClientOptions,

@@ -27,7 +27,7 @@ from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
 
 _WIDTH_OF_A_FILE: Final = 500
-"""Columns when standard output is no terminal: nothing is folded that somebody may grep."""
+"""Columns when standard output is not a terminal: no line is wrapped, so that grep finds all text."""
 
 
 def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch: bool, as_json: bool) -> int:

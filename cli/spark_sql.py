@@ -16,12 +16,13 @@ from runtime.java import use_java
 
 
 def spark_sql(
-    query: Annotated[str, typer.Argument(help="Statements; without, they are read from standard input.")] = "",
+    query: Annotated[str, typer.Argument(help="SQL statements. Default: read them from standard input.")] = "",
     data_dir: DataDir = Path("data"),
     lake: LakeUrl = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to show rows.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Rows of each result; else 1,000 in a table, all as JSON.")
+        int | None,
+        typer.Option("--limit", min=1, help="Maximum rows of each result. Default: 1,000 in a table, all in JSON."),
     ] = None,
     driver_memory: DriverMemory = "1g",
 ) -> None:

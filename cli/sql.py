@@ -14,14 +14,14 @@ from schemas.errors import SetupError
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="Statements; without, they are read from standard input.")] = "",
+    query: Annotated[str, typer.Argument(help="SQL statements. Default: read them from standard input.")] = "",
     data_dir: DataDir = Path("data"),
     lake: LakeUrl = "",
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="Rows of each result; else 1,000 in a table, else all."),
+        typer.Option("--limit", min=1, help="Maximum rows of each result. Default: 1,000 in a table, else all."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
 ) -> None:
     """Ask the tables in DuckDB's SQL, by their names; at a terminal without a query, as often as you like.
@@ -33,7 +33,7 @@ def sql(
     from lake.history.no_pandas import keep_pandas_out
 
     if as_json and as_csv:
-        raise SetupError("--json and --csv are both said: choose one")
+        raise SetupError("--json and --csv cannot be used together. Choose one")
     keep_pandas_out()
     from cli.history.show import Form
     from cli.sql_show import run_sql

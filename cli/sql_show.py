@@ -91,7 +91,7 @@ def _print(connection: duckdb.DuckDBPyConnection, form: Form, limit: int | None)
         rows = connection.fetchmany(most + 1)
         write_table(names, [[_cell(value) for value in row] for row in rows[:most]])
         if len(rows) > most:
-            print(f"there are more rows; --limit says how many to show ({most})")
+            print(f"there are more rows. Set --limit to show more ({most})")
         return
     if form is Form.CSV:
         from lake.history.change_json import csv_line

@@ -215,8 +215,8 @@ def _whose(path: Path) -> str:
     except KeyError:
         owner = f"user {path.stat().st_uid}"
     mode = stat.S_IMODE(path.stat().st_mode)
-    readers = ", or have it made for readers in its group, too (--data-mode 750)" if path.is_dir() else ""
-    return f"{path} belongs to {owner} ({mode:04o}), and you may not read it: run this as that user{readers}."
+    readers = ", or start routelake with --data-mode 750 so that its group may read it" if path.is_dir() else ""
+    return f"{path} belongs to {owner} ({mode:04o}), and you may not read it. Run this command as that user{readers}."
 
 
 def _where_help_is(error: UsageError) -> str:

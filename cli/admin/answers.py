@@ -63,7 +63,7 @@ def topic_route(body: bytes) -> TopicRouteData:
     try:
         return decode_topic_route(body)
     except (ValueError, RecursionError) as error:
-        raise AnswerBodyError(f"the answer is no route: {error}") from error
+        raise AnswerBodyError(f"the answer is not a route: {error}") from error
 
 
 def cluster_info(body: bytes) -> ClusterInfo:
@@ -71,7 +71,7 @@ def cluster_info(body: bytes) -> ClusterInfo:
     try:
         return decode_cluster_info(body)
     except (ValueError, RecursionError) as error:
-        raise AnswerBodyError(f"the answer is no cluster info: {error}") from error
+        raise AnswerBodyError(f"the answer is not cluster information: {error}") from error
 
 
 def topic_list(body: bytes) -> list[str]:
@@ -100,7 +100,7 @@ def _decode(body: bytes, decoder: msgspec.json.Decoder[T], what: str) -> T:
     try:
         return decode(body, decoder)
     except (ValueError, RecursionError) as error:
-        raise AnswerBodyError(f"the answer is no {what}: {error}") from error
+        raise AnswerBodyError(f"the answer is not a valid {what}: {error}") from error
 
 
 # --- TopicStatsTable: a map whose keys are objects, which is not JSON ---
@@ -127,7 +127,7 @@ def topic_stats(body: bytes) -> TopicStats:
         others = _json.decode(f"{before}{_OFFSET_TABLE}}}{rest[end:]}" if found else text)
         return TopicStats(offsets, msgspec.convert(others.get("topicPutTps", 0.0), float))
     except (ValueError, AttributeError, RecursionError) as error:
-        raise AnswerBodyError(f"the answer is no topic stats: {error}") from error
+        raise AnswerBodyError(f"the answer is not topic statistics: {error}") from error
 
 
 def _read_offsets(text: str) -> tuple[dict[MessageQueue, TopicOffset], int]:

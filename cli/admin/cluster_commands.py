@@ -42,8 +42,10 @@ def register(app: typer.Typer) -> None:
 
 async def cluster_list(
     admin: Admin,
-    more_stats: Annotated[bool, typer.Option("-m", "--moreStats", help="Messages of yesterday and today.")] = False,
-    interval: Annotated[int | None, typer.Option("-i", "--interval", help="Repeat after so many seconds.")] = None,
+    more_stats: Annotated[
+        bool, typer.Option("-m", "--moreStats", help="Show the number of messages of yesterday and today.")
+    ] = False,
+    interval: Annotated[int | None, typer.Option("-i", "--interval", help="Seconds between repetitions.")] = None,
     cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="One cluster only.")] = None,
 ) -> Report:
     """List all brokers of all clusters and how they are."""
@@ -93,7 +95,7 @@ _MORE: Final = (
     ("InTotalToday", "msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
     ("OutTotalToday", "msgGetTotalTodayNow", "msgGetTotalTodayMorning"),
 )
-"""Title, and the two counters whose difference it is."""
+"""Title, and the two counters; the difference is shown."""
 
 
 def _more(members: list[_Member]) -> Report:

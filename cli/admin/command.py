@@ -26,8 +26,7 @@ from schemas.errors import RoutelakeError
 Work = Callable[..., Awaitable[Report]]
 
 _WHAT_BECAME_OF_IT: Final = (
-    "with routelake, GET /v1/topics/TOPIC/changes over HTTP says what became of it "
-    "(docs/how-to/operate/missing-routes.md)"
+    "with routelake, GET /v1/topics/TOPIC/changes over HTTP shows its result (docs/how-to/operate/missing-routes.md)"
 )
 
 ANSWER_TIMEOUT_S: Final = 5.0
@@ -37,10 +36,11 @@ OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="Tables for
 LongOutputFormat = Annotated[Output, typer.Option("--output", help="Tables for people or JSON for scripts.")]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Print every request instead; those that only read are sent."),
+    typer.Option("--dry-run", help="Print every request instead of sending it. Requests that only read are sent."),
 ]
 TimeoutS = Annotated[
-    float, typer.Option("--timeout-s", min=0.001, help="How long each request may take, connecting included.")
+    float,
+    typer.Option("--timeout-s", min=0.001, help="Timeout of each request in milliseconds, including the connect."),
 ]
 
 
@@ -58,7 +58,7 @@ class Common(Options):
         option(help="Account to sign requests to brokers as. Default: requests to brokers are not signed."),
     ] = ""
     broker_secret_key: Annotated[
-        str, option(metavar="REFERENCE", help="Place of that account's key: file:PATH or env:NAME, as --secret-key.")
+        str, option(metavar="REFERENCE", help="That account's key as file:PATH or env:NAME, as --secret-key.")
     ] = ""
 
 
@@ -96,7 +96,7 @@ async def _run(work: Work, values: dict[str, object], common: Common) -> int:
     keys = common.client.keys()
     broker_keys = credentials(common.broker_access_key, common.broker_secret_key, of="broker-")
     if keys is not None and broker_keys is not None and keys.secret_key == broker_keys.secret_key:
-        warn("--broker-secret-key is the key of --secret-key: brokers hear what counts at a NameServer, too")
+        warn("--broker-secret-key is the key of --secret-key: brokers could use its signatures at a NameServer")
     async with RemotingClient(tls=None if tls is None else tls.context()) as client:
         signs = Signs(None if keys is None else keys.sign, None if broker_keys is None else broker_keys.sign)
         admin = Admin(

@@ -36,7 +36,8 @@ def register(app: typer.Typer) -> None:
 async def compare(
     admin: Admin,
     topic: Annotated[
-        list[str] | None, typer.Option("-t", "--topic", help="This topic only; may be repeated. All without it.")
+        list[str] | None,
+        typer.Option("-t", "--topic", help="Compare only this topic. May be repeated. Default: all topics."),
     ] = None,
     watch: Annotated[
         bool,

@@ -16,7 +16,7 @@ from cli.foreign_text import printable
 from cli.plain_console import PlainConsole
 
 _NOTHING: Final = "-"
-"""An empty cell where columns are told apart by blanks."""
+"""Empty cell of a table whose columns are separated by blanks."""
 
 
 class Output(StrEnum):

@@ -229,7 +229,7 @@ class Admin:
         tried = not self.failed
         for server in self.visit(servers, _name(request)):
             if not tried:
-                self._note(server, request, Status.NOT_TRIED, "because of the failure before")
+                self._note(server, request, Status.NOT_TRIED, "because of the previous failure")
             elif self.dry_run:
                 self._list(server, request, sent=False)
                 self._note(server, request, Status.WOULD_SEND)
@@ -256,10 +256,10 @@ class Admin:
     def note_failure(
         self, server: Server, request: RemotingCommand, error: ClientError | answers.AnswerBodyError
     ) -> None:
-        """Note that a server failed; says so if the request may have taken effect all the same."""
+        """Note that a server failed; says so if the request may have taken effect anyway."""
         what = error.reason if isinstance(error, ClientError) else str(error)
         if request.code in requests.CHANGES and isinstance(error, (AnswerTimeoutError, ConnectionLostError)):
-            what += "; it may have taken effect all the same"
+            what += "; it may have taken effect anyway"
         self._note(server, request, Status.FAILED, what)
 
     def note_missing(self, broker_names: Sequence[str], request: RemotingCommand, why: str) -> None:

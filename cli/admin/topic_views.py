@@ -47,7 +47,9 @@ def register(app: typer.Typer) -> None:
 
 async def topic_list(
     admin: Admin,
-    cluster_model: Annotated[bool, typer.Option("-c", "--clusterModel", help="With cluster and consumers.")] = False,
+    cluster_model: Annotated[
+        bool, typer.Option("-c", "--clusterModel", help="Show the cluster and consumers too.")
+    ] = False,
 ) -> Report:
     """List all topics of a NameServer."""
     if cluster_model:
@@ -110,7 +112,10 @@ async def topic_route(
     admin: Admin,
     topic: TopicName,
     list_format: Annotated[
-        bool, typer.Option("-l", "--list", help="As a table; it is one anyhow (mqadmin prints JSON without).")
+        bool,
+        typer.Option(
+            "-l", "--list", help="As a table. No effect: it is always a table (mqadmin prints JSON without it)."
+        ),
     ] = False,
 ) -> Report:
     """Show a topic's route."""
@@ -250,7 +255,7 @@ async def allocate_mq(
                 for client, share in shares.items()
             }
         },
-        empty="" if queues else f"no queue of {topic} can be read: nobody gets one",
+        empty="" if queues else f"no queue of {topic} is readable: no consumer gets a queue",
     )
 
 

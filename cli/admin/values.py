@@ -80,7 +80,7 @@ def queue_nums(number: int, option: str) -> int:
 def perm(number: int, option: str = "-p") -> int:
     """A permission: 0 to 7."""
     if not 0 <= number < PERM_PRIORITY:
-        raise SetupError(f"{option} {number} is no permission: expected 2 (write), 4 (read) or 6 (read and write)")
+        raise SetupError(f"{option} {number} is not a permission: expected 2 (write), 4 (read) or 6 (read and write)")
     return number
 
 

@@ -16,7 +16,7 @@ from cli.usage import group
 from schemas.errors import SetupError
 
 history = group(
-    "The past: changes, differences, timelines, a proof. Asks a gateway (--http), or reads tables (--data-dir)."
+    "History: changes, differences, timelines, verification. Asks a gateway (--http) or reads tables (--data-dir)."
 )
 
 
@@ -59,7 +59,7 @@ def diff(
     from cli.history.show import show_diff
 
     if not from_:
-        raise SetupError("--from is missing: the earlier moment, such as -2h or 'yesterday 02:55'")
+        raise SetupError("--from is missing. Set it to the earlier point in time, such as -2h or 'yesterday 02:55'")
     asked = {**shown.moments(from_, to), **filters.query()}
     show_diff(asking.source(context).diff(asked), shown.form, shown.rows, shown.zone)
 
@@ -68,9 +68,15 @@ def diff(
 def timeline(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="The topic.")] = "",
-    broker: Annotated[str, typer.Option("--broker", metavar="BROKERNAME", help="A broker group in its place.")] = "",
-    from_: Annotated[str, typer.Option("--from", metavar="MOMENT", help="Only states that held then or later.")] = "",
-    to: Annotated[str, typer.Option("--to", metavar="MOMENT", help="Only states that began by then.")] = "",
+    broker: Annotated[
+        str, typer.Option("--broker", metavar="BROKERNAME", help="A broker group instead of a topic.")
+    ] = "",
+    from_: Annotated[
+        str, typer.Option("--from", metavar="MOMENT", help="Only states at or after this point in time.")
+    ] = "",
+    to: Annotated[
+        str, typer.Option("--to", metavar="MOMENT", help="Only states that began up to this point in time.")
+    ] = "",
     *,
     shown: Shown,
     asking: Asking,
@@ -83,7 +89,7 @@ def timeline(
     from cli.history.show import show_timeline
 
     if bool(topic) == bool(broker):
-        raise SetupError("name a topic, or a broker group with --broker, and not both")
+        raise SetupError("name either a topic or, with --broker, a broker group")
     kind, name = ("topics", topic) if topic else ("brokers", broker)
     pages = asking.source(context).timeline(kind, name, shown.moments(from_, to))
     show_timeline(pages, shown.form, shown.rows, shown.zone)
@@ -94,7 +100,8 @@ def blame(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The topic.")],
     as_of: Annotated[
-        str, typer.Option("--as-of", metavar="MOMENT", help="Of its route then: an epoch, -2h, 'yesterday 02:55'.")
+        str,
+        typer.Option("--as-of", metavar="MOMENT", help="Point in time of the route: an epoch, -2h, 'yesterday 02:55'."),
     ] = "now",
     *,
     shown: ShownWhole,

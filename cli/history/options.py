@@ -23,9 +23,13 @@ _DEFAULT_GATEWAY: Final = "127.0.0.1:8080"
 
 From = Annotated[
     str,
-    typer.Option("--from", metavar="MOMENT", help="After this moment: an epoch, -2h, 'yesterday 02:55', a time."),
+    typer.Option(
+        "--from", metavar="MOMENT", help="After this point in time: an epoch, -2h, 'yesterday 02:55', a time."
+    ),
 ]
-To = Annotated[str, typer.Option("--to", metavar="MOMENT", help="Up to and including this moment; else now.")]
+To = Annotated[
+    str, typer.Option("--to", metavar="MOMENT", help="Up to and including this point in time. Default: now.")
+]
 
 _TABLE_ROWS: Final = 100
 
@@ -39,11 +43,14 @@ class Asking(Options):
         option(
             envvar="ROUTELAKE_GATEWAY",
             metavar="HOST:PORT",
-            help=f"Ask this gateway, also https://HOST:PORT. {_DEFAULT_GATEWAY} where no tables are named.",
+            help=f"Gateway to ask, also https://HOST:PORT. Default: {_DEFAULT_GATEWAY}, if no tables are named.",
         ),
     ] = ""
     data_dir: Annotated[
-        Path | None, option(metavar="FOLDER", callback=usable_folder, help="Read the tables there, without a gateway.")
+        Path | None,
+        option(
+            metavar="FOLDER", callback=usable_folder, help="Read the tables in this data directory, without a gateway."
+        ),
     ] = None
     lake: Annotated[
         str,
@@ -51,7 +58,7 @@ class Asking(Options):
             "--lake",
             metavar="URL",
             callback=no_password,
-            help="Read the tables there, without a gateway: s3://, gs:// or az://bucket/prefix.",
+            help="Read the tables at this URL, without a gateway: s3://, gs:// or az://bucket/prefix.",
         ),
     ] = ""
     http_token: HttpToken = ""
@@ -67,17 +74,17 @@ class Asking(Options):
         data_dir = self.data_dir
         if self.lake:
             if any(is_on_command_line(context, name) for name in ("http", "data_dir")):
-                raise SetupError("--lake is said beside --http or --data-dir: name one place to ask")
+                raise SetupError("--lake cannot be used with --http or --data-dir. Choose one")
             data_dir = Path()
         elif self.http and data_dir is not None:
             by_hand = [name for name in ("http", "data_dir") if is_on_command_line(context, name)]
             if len(by_hand) != 1:
                 both = (
-                    "--http and --data-dir are both said"
+                    "--http and --data-dir cannot be used together"
                     if by_hand
                     else "ROUTELAKE_GATEWAY and ROUTELAKE_DATA_DIR are both set"
                 )
-                raise SetupError(f"{both}: say --http to ask a gateway, or --data-dir to read the tables")
+                raise SetupError(f"{both}. Use --http to ask a gateway, or --data-dir to read the tables")
             data_dir = None if by_hand == ["http"] else data_dir
         if data_dir is not None:
             from lake.history.no_pandas import keep_pandas_out
@@ -97,13 +104,13 @@ def is_on_command_line(context: typer.Context, name: str) -> bool:
 class ShownWhole(Options):
     """The options of how to print an answer."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, as HTTP has it.")] = False
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as HTTP does.")] = False
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False
     time_zone: Annotated[
         str,
         option(
             metavar="NAME",
-            help="Zone of times, those written and those shown: UTC, Asia/Shanghai; else this machine's.",
+            help="Time zone of input and output, for example UTC or Asia/Shanghai. Default: this machine's.",
         ),
     ] = ""
 
@@ -113,7 +120,7 @@ class ShownWhole(Options):
         from cli.history.show import Form
 
         if self.as_json and self.as_csv:
-            raise SetupError("--json and --csv are both said: choose one")
+            raise SetupError("--json and --csv cannot be used together. Choose one")
         return Form.JSON if self.as_json else Form.CSV if self.as_csv else Form.TABLE
 
     @property
@@ -137,7 +144,8 @@ class Shown(ShownWhole):
     """The options of how to print rows."""
 
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Rows; else 100 in a table, all as JSON or CSV.")
+        int | None,
+        typer.Option("--limit", min=1, help="Maximum number of rows. Default: 100 in a table, all in JSON or CSV."),
     ] = None
 
     @property
@@ -150,17 +158,19 @@ class Shown(ShownWhole):
 class Filters(Options):
     """The options that filter changes, as `GET /v1/changes` has them."""
 
-    topic: Annotated[str, typer.Option("--topic", help="Only rows of this topic, and commands that name it.")] = ""
+    topic: Annotated[str, typer.Option("--topic", help="Only rows of this topic, and commands for it.")] = ""
     broker: Annotated[str, typer.Option("--broker", metavar="BROKERNAME", help="Only of this broker group.")] = ""
     cluster: Annotated[str, typer.Option("--cluster", help="Only of broker groups that ever registered into it.")] = ""
     table: Annotated[str, typer.Option("--table", metavar="NAME", help="Only changed rows of this state table.")] = ""
     command: Annotated[
         str,
         typer.Option(
-            "--command", metavar="NAME", help="Only by this RequestCode name, or BROKER_EXPIRED and its like."
+            "--command", metavar="NAME", help="Only this command: a RequestCode name, BROKER_EXPIRED and others."
         ),
     ] = ""
-    peer: Annotated[str, typer.Option("--peer", metavar="ADDRESS", help="Only from here, with a port or without.")] = ""
+    peer: Annotated[
+        str, typer.Option("--peer", metavar="ADDRESS", help="Only from this client address, with or without port.")
+    ] = ""
     user: Annotated[str, typer.Option("--user", help="Only by this user.")] = ""
     outcome: Annotated[str, typer.Option("--outcome", help="Only applied, unchanged or rejected.")] = ""
 

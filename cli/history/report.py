@@ -49,17 +49,18 @@ class Engine(StrEnum):
 @with_options
 def report(
     context: typer.Context,
-    name: Annotated[Name, typer.Argument(help="Which.")],
+    name: Annotated[Name, typer.Argument(help="Name of the report.")],
     from_: From = "",
     to: To = "",
     times: Annotated[
-        int, typer.Option("--times", min=0, help="Of flapping: brokers that came back more often than that.")
+        int, typer.Option("--times", min=0, help="For flapping: brokers that came back more than this many times.")
     ] = 2,
     *,
     shown: Shown,
-    as_html: Annotated[bool, typer.Option("--html", help="One HTML page, with a chart; it fetches nothing.")] = False,
+    as_html: Annotated[bool, typer.Option("--html", help="Print one self-contained HTML page with a chart.")] = False,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="DuckDB, in a second; or a Spark job. Both say the same.")
+        Engine,
+        typer.Option("--engine", help="Query engine: DuckDB (a second) or a Spark job. Both give the same rows."),
     ] = Engine.DUCKDB,
     data_dir: DataDir = Path("data"),
     lake: LakeUrl = "",
@@ -69,29 +70,30 @@ def report(
             "--http",
             metavar="HOST:PORT",
             callback=no_password,
-            help="Ask this gateway, also https://HOST:PORT, instead.",
+            help="Ask this gateway instead of the tables, also https://HOST:PORT.",
         ),
     ] = "",
     http_token: HttpToken = "",
     driver_memory: DriverMemory = "1g",
 ) -> None:
-    """Report on a window of time, from the tables; without --from and --to, on all there is.
+    """Report on a window of time, from the tables. Default: the whole history.
 
-    flapping: brokers that went and came back. unavailable: topics without a queue that may be written, and how long.
-    churn: topics made and deleted per hour. expiry: brokers that went without a word. refused: registrations and
-    commands that were refused. peers: who changed most. alive: how many brokers were. uneven: topics whose brokers had
-    other queues or another perm than each other, at the end. Tables at a URL are fetched first, with all their past.
+    flapping: brokers that left and came back. unavailable: topics without a writable queue, and for how long. churn:
+    topics created and deleted per hour. expiry: brokers removed after a heartbeat timeout or a lost connection.
+    refused: registrations and commands that were refused. peers: clients with the most changes. alive: number of live
+    brokers. uneven: topics with different queues or perm on their brokers, at the end. Tables at a URL are downloaded
+    first, with their whole history.
     """
     from cli.history.show import Form
 
     if as_html and shown.form is not Form.TABLE:
-        raise SetupError("--html is said beside --json or --csv: choose one")
+        raise SetupError("--html cannot be used with --json or --csv. Choose one")
     zone = shown.zone
     moments = shown.moments(from_, to)
     if http:
         if engine is Engine.SPARK or any(is_on_command_line(context, name) for name in ("data_dir", "lake")):
             raise SetupError(
-                "--http is said beside --engine spark, --data-dir or --lake: ask a gateway, or read the tables"
+                "--http cannot be used with --engine spark, --data-dir or --lake. Ask a gateway, or read the tables"
             )
         (since, until), columns, rows = _from_gateway(
             http, secret("--http-token", http_token), name, {**moments, **_times(name, times)}, shown.rows
@@ -191,7 +193,7 @@ def _show(
         print("there is nothing to report")
     print(_window_text(window, zone))
     if len(rows) > len(shown):
-        print(f"there are {len(rows) - len(shown):,} more rows; --limit says how many to show ({limit})")
+        print(f"there are {len(rows) - len(shown):,} more rows. Set --limit to show more ({limit})")
 
 
 def _page(

@@ -64,7 +64,7 @@ def show_changes(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int |
     write_table(_CHANGE_TITLES, [_change_row(list(alike), zone) for _, alike in groupby(shown, _likeness)])
     print(f"times are of {zone_text(time_of(shown[0]['eventTime']), zone)}")
     if has_more:
-        print(f"there are older ones; --limit says how many to show ({limit})")
+        print(f"there are older ones. Set --limit to show more ({limit})")
 
 
 def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int | None, zone: tzinfo | None) -> None:
@@ -101,7 +101,7 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
     )
     print(f"times are of {zone_text(time_of(shown[0]['from']), zone)}")
     if has_more:
-        print(f"there are older ones; --limit says how many to show ({limit})")
+        print(f"there are older ones. Set --limit to show more ({limit})")
 
 
 def show_blame(found: Mapping[str, Any], form: Form, zone: tzinfo | None) -> None:
@@ -160,7 +160,7 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
     ]
     print(f"from {moments[0]} to {moments[1]}, {zone_text(time_of(first.after['eventTime']), zone)}")
     if has_more:
-        print(f"there are more; --limit says how many to show ({limit})")
+        print(f"there are more. Set --limit to show more ({limit})")
 
 
 def key_text(key: Mapping[str, Any]) -> str:
@@ -293,7 +293,7 @@ def time_zone(name: str) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        what = f"--time-zone: there is no zone {name!r}; write one such as UTC or Asia/Shanghai"
+        what = f"--time-zone {name!r}: unknown time zone. Use a name such as UTC or Asia/Shanghai"
         raise SetupError(what) from error
 
 

@@ -146,7 +146,7 @@ def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answe
             ask = topic_timeline if kind == "topics" else broker_timeline
             found = ask(history, name, window, limit=limit, cursor=cursor)
             if not found.intervals and found.next_cursor is None and cursor is None:
-                when = "never was" if window == Window() else "was at no moment asked for"
+                when = "never was" if window == Window() else "did not exist at the requested points in time"
                 raise RoutelakeError(f"there {when} a {_KINDS[kind]} {name!r}")
             return {"intervals": list(map(shown.interval_members, found.intervals)), "nextCursor": found.next_cursor}
         case _:
@@ -174,7 +174,7 @@ def _connected(url: str, headers: Mapping[str, str]) -> Iterator[Get]:
     try:
         client = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False)
     except (httpx.InvalidURL, ValueError) as error:
-        raise SetupError(f"--http {url} is no address: {error}") from error
+        raise SetupError(f"--http {url} is not an address: {error}") from error
     with client:
         yield partial(_from_gateway, client, url)
 
@@ -194,7 +194,7 @@ def _from_gateway(client: httpx.Client, url: str, path: tuple[str, ...], asked: 
     if HTTP_IS_ELSEWHERE.encode() in answer.content:
         raise RoutelakeError(f"{url}: {HTTP_IS_ELSEWHERE}")
     if not isinstance(found, dict):
-        raise RoutelakeError(f"{url} is no routelake: {where} is answered with status {answer.status_code}")
+        raise RoutelakeError(f"{url} is not a routelake gateway: {where} is answered with status {answer.status_code}")
     if answer.status_code != httpx.codes.OK:
         raise RoutelakeError(str(found.get("detail", f"status {answer.status_code}")))
     return found

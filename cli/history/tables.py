@@ -37,9 +37,9 @@ def verify(
     lake: LakeUrl = "",
     expect: Annotated[
         list[str] | None,
-        typer.Option("--expect", metavar="EPOCH:DIGEST", help="A digest that was kept elsewhere."),
+        typer.Option("--expect", metavar="EPOCH:DIGEST", help="Digest of an earlier verification, kept elsewhere."),
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to show the result.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
 ) -> None:
     """Prove that the tables are what happened: the chain of epochs, the tables against the changes and the log.
 
@@ -83,7 +83,7 @@ def _show(report: Report) -> None:
     for what in report.refuted:
         print(f"refuted: {what}")
     if report.more_refuted:
-        print(f"refuted: {report.more_refuted} more like these")
+        print(f"refuted: {report.more_refuted} more of this kind")
     if report.digest is not None:
         print(f"newest digest: {report.epoch}:{report.digest} (keep it elsewhere; --expect compares)")
 
@@ -124,9 +124,9 @@ def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake:
         passes = isinstance(error, StoreError) and not isinstance(error, StoreRefusedError)
         kind = UnavailableError if passes else at_start(error)
         raise kind(
-            f"the intervals of {where} cannot be made: {one_line(error)}. Run it again once that is over."
+            f"cannot rebuild the interval tables of {where}: {one_line(error)}. Then run the command again."
         ) from error
-    print(f"{where}: intervals made anew from the changes of epochs 1 to {epoch}")
+    print(f"{where}: interval tables rebuilt from the changes of epochs 1 to {epoch}")
 
 
 @contextmanager

@@ -55,12 +55,12 @@ def test_keys_need_tls_where_there_is_a_certificate(
 def test_what_does_not_go_together(file: Path) -> None:
     issuer: dict[str, Any] = {"oidc_issuer": "https://login.example.org", "oidc_audience": "routelake"}
     for found, why in (
-        (options(auth_mode=AuthMode.ENFORCE), "needs accounts: --auth FILE"),
+        (options(auth_mode=AuthMode.ENFORCE), "needs accounts. Set --auth FILE"),
         (options(file, auth_require_tls=True, auth_admin_plaintext=True), "contradict each other"),
         (options(file, oidc_issuer="https://login.example.org"), "belong together"),
         (options(file, oidc_audience="routelake"), "belong together"),
-        (options(**issuer), "needs accounts for those who come over port 9876"),
-        (options(file, **{**issuer, "oidc_issuer": "http://login.example.org"}), "expected an https address"),
+        (options(**issuer), "needs accounts for the clients of port 9876"),
+        (options(file, **{**issuer, "oidc_issuer": "http://login.example.org"}), "expected the https address"),
         (options(file.with_name("none.yml")), "cannot be read"),
     ):
         with pytest.raises(SetupError, match=why):

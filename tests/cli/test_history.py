@@ -76,7 +76,7 @@ def test_changes_for_people(past: Past, source: str) -> None:
     assert len(wiped) == 2  # and the command
     assert lines[0].endswith("- readQueueNums=8 writeQueueNums=8 perm=4 topicSysFlag=0")
     few = cli("changes", "--limit", "1", *where(past, source)).stdout.splitlines()
-    assert (len(few), few[-1]) == (4, "there are older ones; --limit says how many to show (1)")
+    assert (len(few), few[-1]) == (4, "there are older ones. Set --limit to show more (1)")
     assert cli("changes", "--user", "nobody", *where(past, source)).stdout == "nothing changed\n"
 
 
@@ -121,7 +121,7 @@ def test_pages_make_one_answer(past: Past, capsys: pytest.CaptureFixture[str]) -
         show_diff(source.diff({"from": str(past.wiped - 1)}, 3), Form.JSON, None, None)
         assert len(json.loads(capsys.readouterr().out)["differences"]) == 10
         show_diff(source.diff({"from": str(past.wiped - 1)}, 3), Form.TABLE, 5, None)
-        assert capsys.readouterr().out.splitlines()[-1] == "there are more; --limit says how many to show (5)"
+        assert capsys.readouterr().out.splitlines()[-1] == "there are more. Set --limit to show more (5)"
 
 
 @pytest.mark.parametrize("source", ["http", "lake"])
@@ -138,7 +138,7 @@ def test_timeline_and_blame(past: Past, source: str) -> None:
     (row,) = cli("timeline", "t3", *then, "--json", *where(past, source)).stdout.splitlines()
     assert (json.loads(row)["to"], json.loads(row)["writable"]) == (None, False)
     few = cli("timeline", "t3", "--limit", "1", *where(past, source)).stdout
-    assert few.splitlines()[-1] == "there are older ones; --limit says how many to show (1)"
+    assert few.splitlines()[-1] == "there are older ones. Set --limit to show more (1)"
     lines = cli("timeline", "--broker", "broker-a", *where(past, source)).stdout.splitlines()
     assert lines[1].endswith("alive: 10.0.0.1:10911 (0=10.0.0.1:10911)")
     (group,) = csv.DictReader(
@@ -159,12 +159,12 @@ def test_timeline_and_blame(past: Past, source: str) -> None:
     ("words", "code", "says"),
     [
         ("diff", 2, "--from is missing"),
-        ("timeline", 2, "name a topic, or a broker group"),
+        ("timeline", 2, "name either a topic or, with --broker, a broker group"),
         ("timeline t --broker b", 2, "and not both"),
         ("blame t --as-of never", 2, "--as-of 'never' is no moment"),
         ("changes --from tomorrow", 2, "--from 'tomorrow' is no moment; write an epoch (17), now"),
-        ("changes --time-zone Mars", 2, "there is no zone 'Mars'"),
-        ("changes --json --csv", 2, "--json and --csv are both said"),
+        ("changes --time-zone Mars", 2, "'Mars': unknown time zone"),
+        ("changes --json --csv", 2, "--json and --csv cannot be used together"),
         ("changes --data-dir nothing", 2, "holds no tables"),
         ("changes --data-dir nothing --http 127.0.0.1:1", 2, "both said"),
         ("changes --http 127.0.0.1:1", 1, "http://127.0.0.1:1 does not answer"),
@@ -184,7 +184,7 @@ def test_what_the_gateway_or_the_tables_refuse(past: Past) -> None:
             list(source.diff({"from": "2", "to": "1"}))
         with pytest.raises(RoutelakeError, match="before the beginning"):
             list(source.changes({"from": "1999-01-01T00:00:00Z"}))
-        for ask, way_out in ((source.changes, "leave out from to begin there"), (source.diff, "the first moment is 1")):
+        for ask, way_out in ((source.changes, "leave out from to begin there"), (source.diff, "the first epoch is 1")):
             with pytest.raises(RoutelakeError, match=f"; {way_out}$"):
                 list(ask({"from": "1999-01-01T00:00:00Z"}))
         with pytest.raises(RoutelakeError, match="command must be one of"):
@@ -207,7 +207,7 @@ def test_variables(past: Past) -> None:
     assert command(*changes, "--data-dir", data_dir, ROUTELAKE_GATEWAY="127.0.0.1:1").returncode == 0
     neither = command(*changes, ROUTELAKE_DATA_DIR=data_dir, ROUTELAKE_GATEWAY=http)
     assert neither.returncode == 2
-    assert "ROUTELAKE_GATEWAY and ROUTELAKE_DATA_DIR are both set: say --http to ask a gateway" in neither.stderr
+    assert "ROUTELAKE_GATEWAY and ROUTELAKE_DATA_DIR are both set. Use --http to ask a gateway" in neither.stderr
 
 
 def test_the_other_port(past: Past) -> None:

@@ -32,7 +32,7 @@ def test_intervals_are_made_anew(tmp_path: Path) -> None:
     assert "is already held by another fold" in refused.stderr
     done = process(*words)
     assert done.returncode == 0, done
-    assert "intervals made anew from the changes of epochs 1 to " in done.stdout
+    assert "interval tables rebuilt from the changes of epochs 1 to " in done.stdout
     assert_kept(tmp_path / "lake")
     assert_now(tmp_path / "lake")
 

@@ -55,7 +55,7 @@ def test_a_table(report: Report) -> None:
     assert sorted(line.split()[0] for line in lines) == ["audit", "orders"]
     assert window == "from 2023-11-14 22:14:00.000 to 2023-11-14 22:14:30.000, UTC"
     few = report("unavailable", "--limit", "1")[1].splitlines()
-    assert few[-1].endswith("more rows; --limit says how many to show (1)")
+    assert few[-1].endswith("more rows. Set --limit to show more (1)")
     assert report("refused")[1].splitlines()[0] == "there is nothing to report"
 
 

@@ -32,7 +32,7 @@ def test_proved_then_refuted(tmp_path: Path) -> None:
         kept = digest.removeprefix("newest digest: ").split(" ")[0]
         shown = json.loads(verify(tmp_path, "--expect", kept, "-o", "json").stdout)
         assert f"{shown['epoch']}:{shown['digest']}" == kept
-        assert "is the one that was kept" in " ".join(shown["proved"])
+        assert "equals the given digest" in " ".join(shown["proved"])
     flip(tmp_path / "lake", KV_CONFIG_TABLE, "value")
     found = verify(tmp_path)
     assert found.returncode == 1

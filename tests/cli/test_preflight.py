@@ -89,11 +89,11 @@ def taken() -> Iterator[int]:
 
 OPTIONS = {
     "serve gateway fold": [
-        ("--event-log mysql://x", "names no event log"),
-        ("--event-log memory:", "ends with its process"),
+        ("--event-log mysql://x", "is not an event log"),
+        ("--event-log memory:", "works only within one process"),
         ("--event-log sqlite:events.db", "the absolute path of a file"),
         ("--event-log sqlite:///", "the absolute path of a file"),
-        ("--event-log sqlite:///nowhere/at/all/events.db", "there is no folder /nowhere/at/all"),
+        ("--event-log sqlite:///nowhere/at/all/events.db", "the folder /nowhere/at/all does not exist"),
         ("--event-log sqlite://{folder}", "is a folder"),
         ("--event-log sqlite://{folder}/text", "is not a SQLite database"),
         ("--event-log kafka://", "kafka://host:9092"),
@@ -108,10 +108,10 @@ OPTIONS = {
     ],
     "serve fold": [
         ("--master yarn", "--master 'yarn': expected local, spark://HOST:PORT"),
-        ("--master spark://spark-1:7077", "unless Spark asks who comes"),
-        ("--master k8s://https://k:1", "which image executors run"),
-        ("--shared-dir elsewhere", "--shared-dir elsewhere is for a cluster"),
-        ("--spark-config nowhere", "nowhere is for a cluster"),
+        ("--master spark://spark-1:7077", "unless Spark requires authentication"),
+        ("--master k8s://https://k:1", "set the image of the executors"),
+        ("--shared-dir elsewhere", "--shared-dir elsewhere needs a cluster"),
+        ("--spark-config nowhere", "nowhere needs a cluster"),
         ("--master spark://spark-1:7077 --spark-config nowhere", "nowhere cannot be read"),
         ("--shards 3", "--shards 3: choose one of 1, 2, 4, 8, 16"),
         ("--driver-memory lots", "--driver-memory 'lots'"),
@@ -125,13 +125,13 @@ OPTIONS = {
         ("--event-log-retention-hours nan", "--event-log-retention-hours"),
     ],
     "serve gateway": [
-        ("--http 127.0.0.1:18999 --remoting 127.0.0.1:18999", "are the same port"),
-        ("--http :18999 --remoting 127.0.0.1:18999", "are the same port"),
+        ("--http 127.0.0.1:18999 --remoting 127.0.0.1:18999", "use the same port"),
+        ("--http :18999 --remoting 127.0.0.1:18999", "use the same port"),
         ("--http 192.0.2.1:18999", "no address of this machine"),
         ("--http no-such-host.invalid:18999", "cannot be resolved"),
         ("--http 127.0.0.1:99999", "--http '127.0.0.1:99999': expected HOST:PORT"),
         ("--remoting 9876", "--remoting '9876': expected HOST:PORT"),
-        ("--remoting http://127.0.0.1:9876", "without anything before it"),
+        ("--remoting http://127.0.0.1:9876", "without a scheme"),
         ("--remoting ::1:9876", "in brackets"),
         ("--http=", "--http '': expected HOST:PORT"),
         ("--self-preservation 15.5%", "--self-preservation '15.5%': expected a share"),
@@ -141,7 +141,7 @@ OPTIONS = {
         ("--tls-cert /nowhere/tls.pem --tls-key /nowhere/tls.key", "the certificate /nowhere/tls.pem cannot be read"),
         ("--quota nothing=5", "there is no quota 'nothing'"),
     ],
-    "serve": [("--http 127.0.0.1:0", "Name a port")],  # a child's
+    "serve": [("--http 127.0.0.1:0", "Set a fixed port")],  # a child's
     "fold": [("--standby", "--standby waits for another fold of a lake at a URL")],
     "bench": [
         ("nosuch", "no benchmark 'nosuch'"),
@@ -195,12 +195,12 @@ def test_a_machine_that_does_not_know_its_own_name(
         return real(host, *rest, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", bare)
-    assert "add the line '127.0.0.1 localhost' to /etc/hosts" in refused(*words_of(command, ports))
+    assert "Add the line '127.0.0.1 localhost' to /etc/hosts" in refused(*words_of(command, ports))
 
 
 LOG_CONFIGS = [
     (None, "No such file or directory. Name a file of Kafka client properties"),
-    ("security.protocol=TLS", "client.properties: security.protocol: 'TLS' is none of"),
+    ("security.protocol=TLS", "client.properties: security.protocol: 'TLS' is not one of"),
     ("bootstrap.servers=a:1", "client.properties: bootstrap.servers stands in --event-log"),
     ("security.protocol=SSL\nssl.truststore.location=/nowhere/ca.pem", "/nowhere/ca.pem cannot be read"),
     (
@@ -220,7 +220,7 @@ def test_files_of_kafka_client_properties(
         file.write_text(text)
     kafka = ["--event-log", "kafka://127.0.0.1:1/topic", "--event-log-config", str(file)]
     assert says in refused(*words_of(command, ports), *kafka)
-    assert "is for a log in Kafka" in refused(*words_of(command, ports), *kafka[2:])
+    assert "is for an event log in Kafka" in refused(*words_of(command, ports), *kafka[2:])
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -321,8 +321,8 @@ def test_no_address(text: str) -> None:
 def test_every_interface_is_said() -> None:
     here, everywhere, six = Listen("10.0.0.1", 1), Listen("0.0.0.0", 2), Listen("::", 3)
     assert exposure(here, here) is None
-    assert "HTTP on 0.0.0.0:2: every interface of this machine" in (exposure(everywhere, here) or "")
-    assert "NameServer on [::]:3: every interface" in (exposure(here, six) or "")
+    assert "HTTP on 0.0.0.0:2 listens on every interface" in (exposure(everywhere, here) or "")
+    assert "NameServer on [::]:3 listens on every interface" in (exposure(here, six) or "")
     assert "NameServer on [::]:3 and HTTP on 0.0.0.0:2" in (exposure(everywhere, six) or "")
     assert (str(everywhere.local), str(six.local), str(here.local)) == ("127.0.0.1:2", "[::1]:3", "10.0.0.1:1")
 
@@ -333,7 +333,7 @@ def test_every_interface_is_said_before_anything_is_made(
 ) -> None:
     with pytest.raises(AssertionError, match="it went on"):
         refused(command, "--http", f":{free_port()}", "--remoting", f"127.0.0.1:{free_port()}", "--insecure")
-    assert capsys.readouterr().err.count("every interface of this machine") == 1
+    assert capsys.readouterr().err.count("listens on every interface") == 1
 
 
 @pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
@@ -373,7 +373,7 @@ def test_addresses_that_others_reach(refused: Refused, ports: tuple[str, ...], t
     for more in (("--insecure",), ("--auth", str(accounts)), ("--auth", str(accounts), "--auth-mode=enforce-writes")):
         with pytest.raises(AssertionError, match="it went on"):
             refused("serve", *ports, "--remoting", f":{free_port()}", "--http", f":{free_port()}", *more)
-    assert "needs accounts: --auth FILE" in refused(command, *ports, "--auth-mode", "audit")
+    assert "needs accounts. Set --auth FILE" in refused(command, *ports, "--auth-mode", "audit")
     assert "contradict" in refused(
         command, *ports, "--auth", str(accounts), "--auth-require-tls", "--auth-admin-plaintext"
     )
@@ -412,5 +412,5 @@ def test_a_quota_of_the_environment(
 def test_a_user_without_a_name_is_named_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     preflight.check_user()
     monkeypatch.setattr(os, "geteuid", lambda: 1_000_650_123)
-    with pytest.raises(SetupError, match="user id 1000650123 .* has no name"):
+    with pytest.raises(SetupError, match="user id 1000650123 .* has no user name"):
         preflight.check_user()

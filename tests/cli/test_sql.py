@@ -57,7 +57,7 @@ def test_a_question_in_each_form(data: Path) -> None:
     assert (row["topic"], json.loads(row["before"])["perm"]) == ("T", 6)
     assert cli(data, "SELECT range AS i FROM range(5)", "--limit", "2").stdout.splitlines() == [
         *("#i", "0", "1"),
-        "there are more rows; --limit says how many to show (2)",
+        "there are more rows. Set --limit to show more (2)",
     ]
     assert cli(data, "SELECT range AS i FROM range(5)", "--limit", "2", "--csv").stdout.split() == ["i", "0", "1"]
 
@@ -76,7 +76,7 @@ def test_statements_from_standard_input(data: Path) -> None:
         (["SELECT nothing"], 1, "nothing"),
         (["FROM route_at('T', 'yesterday')"], 1, "yesterday"),
         (["DELETE FROM topicQueueTable"], 1, "delete"),
-        (["--json", "--csv", "SELECT 1"], 2, "--json and --csv are both said"),
+        (["--json", "--csv", "SELECT 1"], 2, "--json and --csv cannot be used together"),
         (["--data-dir", "nothing", "SELECT 1"], 2, "there is no lake in"),
     ],
 )

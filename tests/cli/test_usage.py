@@ -83,9 +83,11 @@ def test_whose_it_is_what_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Mo
     tmp_path.chmod(0o700)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     done = command("doctor", tmp_path)
-    said = f"routelake: {tmp_path} belongs to {tmp_path.owner()} (0700), and you may not read it: run this as that user"
+    said = f"routelake: {tmp_path} belongs to {tmp_path.owner()} (0700), and you may not read it. Run this command as that user"
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith(said) and done.stderr.endswith("(--data-mode 750). See ./routelake doctor -h.\n")
+    assert done.stderr.startswith(said) and done.stderr.endswith(
+        "so that its group may read it. See ./routelake doctor -h.\n"
+    )
 
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

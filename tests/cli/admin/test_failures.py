@@ -24,7 +24,7 @@ from tests.cli.admin.fleet import (
 )
 from tests.cli.admin.run import Ran, admin
 
-NO_ANSWER = f"no answer to request 17 within {PATIENCE_S} s; it may have taken effect all the same"
+NO_ANSWER = f"no answer to request 17 within {PATIENCE_S} s; it may have taken effect anyway"
 
 
 def update(name_server: str, *more: str, timeout_s: float = 30) -> Ran:
