@@ -140,7 +140,7 @@ BEFORE_HISTORY: Final = Kind(
     404,
     "Before the beginning",
     _CODES.QUERY_NOT_FOUND,
-    "1999-12-31T23:59:59Z is before the beginning of this history: epoch 1 of 2026-01-01T00:00:00Z",
+    "1999-12-31T23:59:59Z is before the first epoch: epoch 1 of 2026-01-01T00:00:00Z",
     {"firstEpoch": 1, "firstTime": "2026-01-01T00:00:00Z"},
 )
 METHOD_NOT_ALLOWED: Final = Kind(
