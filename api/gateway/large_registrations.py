@@ -213,8 +213,8 @@ def read_registration(
     if event is None:
         return None
     assert isinstance(event, RegisterBroker)
-    slim = msgspec.structs.replace(event, topic_config_table=None)
-    return ReadRegistration(slim, encoder.encode(event), tuple(event.topic_config_table or ()))
+    topicless = msgspec.structs.replace(event, topic_config_table=None)
+    return ReadRegistration(topicless, encoder.encode(event), tuple(event.topic_config_table or ()))
 
 
 def main() -> None:

@@ -256,7 +256,7 @@ class ChangesAnswer(Answer, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-class Cut(Answer, frozen=True, kw_only=True):
+class PointInTime(Answer, frozen=True, kw_only=True):
     """One moment of all tables. For a time within an epoch: the epoch before, and the last change until then."""
 
     epoch: int
@@ -276,8 +276,8 @@ class Difference(Answer, frozen=True, kw_only=True):
 class DiffAnswer(Answer, frozen=True, kw_only=True):
     """What is different between two cuts. `nextCursor` leads to the next page and is null on the last."""
 
-    from_: Cut = msgspec.field(name="from")
-    to: Cut
+    from_: PointInTime = msgspec.field(name="from")
+    to: PointInTime
     differences: list[Difference]
     next_cursor: str | None
 
@@ -367,7 +367,7 @@ class BlameField(Answer, frozen=True, kw_only=True):
 class BlameAnswer(Answer, frozen=True, kw_only=True):
     """The fields of a topic's route at a moment."""
 
-    as_of: Cut
+    as_of: PointInTime
     fields: list[BlameField]
 
 

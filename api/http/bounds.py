@@ -24,7 +24,7 @@ _SHARE: Final = 64
 """One in so many connections goes at a time: to find them costs a look at all."""
 
 
-class Held(Protocol):
+class EvictableConnection(Protocol):
     """A connection."""
 
     address: str
@@ -58,11 +58,11 @@ class ConnectionBounds:
         """
         self._settings = settings
         self._clock = clock
-        self._connections: FairLimit[Held] = FairLimit(settings.max_connections)
-        self._holding: dict[Held, None] = {}
+        self._connections: FairLimit[EvictableConnection] = FairLimit(settings.max_connections)
+        self._holding: dict[EvictableConnection, None] = {}
         self.held_bytes = 0
 
-    def admit(self, newcomer: Held) -> bool:
+    def admit(self, newcomer: EvictableConnection) -> bool:
         """Take a connection in. If there are too many, those that have been idle for longest make room.
 
         Returns:
@@ -84,7 +84,7 @@ class ConnectionBounds:
         self._connections.add(newcomer, newcomer.address)
         return True
 
-    def release(self, connection: Held) -> None:
+    def release(self, connection: EvictableConnection) -> None:
         """It goes, and what it held."""
         self._connections.discard(connection)
         self._set(connection, 0)
@@ -94,7 +94,7 @@ class ConnectionBounds:
         limit = self._settings.max_connections_per_address
         return limit is not None and self._connections.count(address) >= limit
 
-    def hold(self, connection: Held, size_bytes: int) -> None:
+    def hold(self, connection: EvictableConnection, size_bytes: int) -> None:
         """It now holds so much. If all together hold too much, whoever holds most for longest goes."""
         if connection not in self._connections:
             return
@@ -106,7 +106,7 @@ class ConnectionBounds:
                 self.release(one)
                 one.evict("evicted-memory")
 
-    def _set(self, connection: Held, size_bytes: int) -> None:
+    def _set(self, connection: EvictableConnection, size_bytes: int) -> None:
         if not connection.held_bytes and size_bytes:
             connection.held_since_s = self._clock()
             self._holding[connection] = None

@@ -17,7 +17,7 @@ from cli.admin import answers, requests, values
 from cli.admin.clusters import NoSuchClusterError, Server
 from cli.admin.command import command
 from cli.admin.java_hash import hash_order
-from cli.admin.report import Report, show_report
+from cli.admin.report import CommandResult, show_report
 from cli.admin.session import Admin
 from schemas.errors import SetupError
 from schemas.route import ClusterInfo
@@ -47,7 +47,7 @@ async def cluster_list(
     ] = False,
     interval: Annotated[int | None, typer.Option("-i", "--interval", help="Seconds between repetitions.")] = None,
     cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="One cluster only.")] = None,
-) -> Report:
+) -> CommandResult:
     """List all brokers of all clusters and how they are."""
     if interval is not None and interval < 1:
         raise SetupError(f"-i {interval}: expected at least 1 second")
@@ -61,7 +61,7 @@ async def cluster_list(
         await asyncio.sleep(interval)
 
 
-async def _report(admin: Admin, cluster: str | None, *, more_stats: bool) -> Report:
+async def _report(admin: Admin, cluster: str | None, *, more_stats: bool) -> CommandResult:
     info = await admin.cluster_info()
     if cluster is not None and cluster not in info.cluster_addr_table:
         known = ", ".join(sorted(info.cluster_addr_table)) or "none"
@@ -98,7 +98,7 @@ _MORE: Final = (
 """Title, and the two counters; the difference is shown."""
 
 
-def _more(members: list[_Member]) -> Report:
+def _more(members: list[_Member]) -> CommandResult:
     def differences(runtime: Mapping[str, str]) -> list[int | str]:
         try:
             return [int(runtime[later]) - int(runtime[earlier]) for _, later, earlier in _MORE]
@@ -107,14 +107,14 @@ def _more(members: list[_Member]) -> Report:
 
     titles = (*_WHO, *(title for title, _, _ in _MORE))
     rows = [(*one[:4], *differences(one.runtime or {})) for one in members]
-    return Report(tables=[(titles, list(rows))], data=_documents(members))
+    return CommandResult(tables=[(titles, list(rows))], data=_documents(members))
 
 
-def _base(members: list[_Member]) -> Report:
+def _base(members: list[_Member]) -> CommandResult:
     titles = ("Version", "InTPS(LOAD)", "OutTPS(LOAD)", "Timer(Progress)", "PCWait(ms)", "Hour", "SPACE", "ACTIVATED")
     now_ms = time.time() * 1000
     rows = [(*one[:4], *_cells(one.runtime, now_ms)) for one in members]
-    return Report(tables=[((*_WHO, *titles), list(rows))], data=_documents(members))
+    return CommandResult(tables=[((*_WHO, *titles), list(rows))], data=_documents(members))
 
 
 def _cells(runtime: Mapping[str, str] | None, now_ms: float) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from cli.admin.report import Output, Report, Status, show_dry_run, show_report, warn
+from cli.admin.report import CommandResult, Output, Status, show_dry_run, show_report, warn
 from cli.admin.session import Admin, Signs
 from cli.client_options import ClientOptions, credentials
 from cli.options import Namesrv, Options, option, show_options
@@ -23,7 +23,7 @@ from remoting.errors import AnswerError
 from schemas.codes import ResponseCode
 from schemas.errors import RoutelakeError
 
-Work = Callable[..., Awaitable[Report]]
+Work = Callable[..., Awaitable[CommandResult]]
 
 _WHAT_BECAME_OF_IT: Final = (
     "with routelake, GET /v1/topics/TOPIC/changes over HTTP shows its result (docs/how-to/operate/missing-routes.md)"
@@ -63,7 +63,7 @@ class Common(Options):
 
 
 def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Callable[[Work], Work]:
-    """Make a sub-command of ``async def work(admin, option, ...) -> Report``.
+    """Make a sub-command of ``async def work(admin, option, ...) -> CommandResult``.
 
     Args:
         app: Gets the command.
@@ -111,7 +111,7 @@ async def _run(work: Work, values: dict[str, object], common: Common) -> int:
             report = await work(admin, **values)
         except RoutelakeError as error:
             if admin.outcomes or admin.sent:
-                _show(admin, Report())
+                _show(admin, CommandResult())
             if isinstance(error, AnswerError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                 error.args = (f"{error}; {_WHAT_BECAME_OF_IT}",)
             raise
@@ -119,7 +119,7 @@ async def _run(work: Work, values: dict[str, object], common: Common) -> int:
         return 1 if admin.failed or report.failed else 0
 
 
-def _show(admin: Admin, report: Report) -> None:
+def _show(admin: Admin, report: CommandResult) -> None:
     if admin.dry_run:
         failures = [outcome for outcome in admin.outcomes if outcome.status is Status.FAILED]
         show_dry_run(admin.sent, failures, admin.output)

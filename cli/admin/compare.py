@@ -18,7 +18,7 @@ Fields = dict[str, str]
 """Known values of one place; absent is an empty mapping's opposite: no Fields at all."""
 
 
-class Place(NamedTuple):
+class FactKey(NamedTuple):
     """``topic`` is None for a registration, ``broker_name`` is None for a topic as a whole."""
 
     topic: str | None
@@ -39,7 +39,7 @@ class Difference(NamedTuple):
     If some NameServer knows nothing, the fields of the others are complete.
     """
 
-    place: Place
+    place: FactKey
     found: dict[str, Fields | None]
 
 
@@ -55,15 +55,15 @@ def differences(snapshots: Sequence[Snapshot]) -> list[Difference]:
     return found
 
 
-def facts_of(snapshot: Snapshot) -> dict[Place, Fields]:
+def facts_of(snapshot: Snapshot) -> dict[FactKey, Fields]:
     """All facts of one NameServer."""
-    facts = {Place(None, name): _registration(data) for name, data in snapshot.clusters.broker_addr_table.items()}
+    facts = {FactKey(None, name): _registration(data) for name, data in snapshot.clusters.broker_addr_table.items()}
     listed: dict[str, list[str]] = {}
     for cluster, names in sorted(snapshot.clusters.cluster_addr_table.items()):
         for name in names:
             listed.setdefault(name, []).append(cluster)
     for name, clusters in listed.items():
-        fields = facts.setdefault(Place(None, name), {})
+        fields = facts.setdefault(FactKey(None, name), {})
         if clusters != [fields.get("cluster")]:  # in two clusters, or in another one than it says
             fields["clusters"] = " ".join(clusters)
     for topic, route in snapshot.routes.items():
@@ -71,7 +71,7 @@ def facts_of(snapshot: Snapshot) -> dict[Place, Fields]:
     return facts
 
 
-def _order(place: Place) -> tuple[bool, str, bool, str]:
+def _order(place: FactKey) -> tuple[bool, str, bool, str]:
     topic, name = place
     return (topic is not None, topic or "", name is not None, name or "")
 
@@ -95,25 +95,25 @@ def _registration(data: BrokerData) -> Fields:
     return fields | {f"brokerAddrs[{broker_id}]": addr for broker_id, addr in sorted(data.broker_addrs.items())}
 
 
-def _route_facts(topic: str, route: TopicRouteData | None) -> dict[Place, Fields]:
+def _route_facts(topic: str, route: TopicRouteData | None) -> dict[FactKey, Fields]:
     if route is None:
-        return {Place(topic, None): {"route": "none"}}
+        return {FactKey(topic, None): {"route": "none"}}
     whole = {"route": "found"}
     if route.order_topic_conf is not None:
         whole["orderTopicConf"] = route.order_topic_conf
     for addr, servers in sorted(route.filter_server_table.items()):
         if servers:
             whole[f"filterServerTable[{addr}]"] = " ".join(servers)
-    facts = {Place(topic, None): whole}
+    facts = {FactKey(topic, None): whole}
     for row in route.queue_datas:
-        facts[Place(topic, row.broker_name)] = {
+        facts[FactKey(topic, row.broker_name)] = {
             "readQueueNums": str(row.read_queue_nums),
             "writeQueueNums": str(row.write_queue_nums),
             "perm": str(row.perm),
             "topicSysFlag": str(row.topic_sys_flag),
         }
     for name, info in (route.topic_queue_mapping_by_broker or {}).items():
-        facts.setdefault(Place(topic, name), {})["queueMapping"] = _mapping(info)
+        facts.setdefault(FactKey(topic, name), {})["queueMapping"] = _mapping(info)
     return facts
 
 

@@ -14,8 +14,8 @@ import typer
 from cli.admin import answers, requests, values
 from cli.admin.clusters import Server
 from cli.admin.command import command
-from cli.admin.compare import Difference, Fields, Place, Snapshot, differences
-from cli.admin.report import Output, Report
+from cli.admin.compare import Difference, FactKey, Fields, Snapshot, differences
+from cli.admin.report import CommandResult, Output
 from cli.admin.session import Admin
 from cli.foreign_text import printable
 from remoting.errors import AnswerError, ClientError
@@ -59,7 +59,7 @@ async def compare(
         float,
         typer.Option("--for-s", min=0, help="With --watch: seconds after which to end, with exit code 0. 0: never."),
     ] = 0.0,
-) -> Report:
+) -> CommandResult:
     """Compare the NameServers of -n: brokers, then topics. Exit code 0 only if they agree.
 
     With --watch, a NameServer that does not answer is a difference, too.
@@ -72,7 +72,9 @@ async def compare(
     return _report(admin.name_servers, *await _compared(admin, topics))
 
 
-async def _watched(admin: Admin, topics: Sequence[str], *, every_s: float, settle_s: float, for_s: float) -> Report:
+async def _watched(
+    admin: Admin, topics: Sequence[str], *, every_s: float, settle_s: float, for_s: float
+) -> CommandResult:
     """Compare until a difference has lasted for `settle_s`, or for `for_s`; prints each change of the result.
 
     Raises:
@@ -80,7 +82,7 @@ async def _watched(admin: Admin, topics: Sequence[str], *, every_s: float, settl
     """
     now = asyncio.get_running_loop().time
     began = now()
-    since: dict[Place | str, float] = {}
+    since: dict[FactKey | str, float] = {}
     """Differing place, or `_NO_ANSWER` -> time since which it is so."""
     shown = ""
     while True:
@@ -120,8 +122,8 @@ async def _compared(admin: Admin, topics: Sequence[str]) -> tuple[list[Snapshot]
     return snapshots, differences(snapshots)
 
 
-def _report(servers: Sequence[Server], snapshots: Sequence[Snapshot], found: Sequence[Difference]) -> Report:
-    return Report(
+def _report(servers: Sequence[Server], snapshots: Sequence[Snapshot], found: Sequence[Difference]) -> CommandResult:
+    return CommandResult(
         tables=[table for table in (_brokers(servers, found), _topics(servers, found)) if table[1]],
         lines=[_conclusion(snapshots, found)],
         data={

@@ -14,7 +14,7 @@ import typer
 
 from cli.admin import answers, requests, values
 from cli.admin.command import command
-from cli.admin.report import Report
+from cli.admin.report import CommandResult
 from cli.admin.session import Admin
 from remoting.codec.frame import RemotingCommand
 from remoting.errors import NothingDoneError
@@ -30,18 +30,18 @@ def register(app: typer.Typer) -> None:
     command(app, "updateNamesrvConfig")(update_namesrv_config)
 
 
-async def wipe_write_perm(admin: Admin, broker_name: BrokerName) -> Report:
+async def wipe_write_perm(admin: Admin, broker_name: BrokerName) -> CommandResult:
     """Take the write permission from all topics of a broker, on every NameServer."""
     name = values.not_blank(broker_name, "-b")
     await admin.change_each_name_server(requests.wipe_write_perm(name), lambda answer: _topics(answer, "wipe", name))
-    return Report()
+    return CommandResult()
 
 
-async def add_write_perm(admin: Admin, broker_name: BrokerName) -> Report:
+async def add_write_perm(admin: Admin, broker_name: BrokerName) -> CommandResult:
     """Give permission 6 to all topics of a broker, on every NameServer."""
     name = values.not_blank(broker_name, "-b")
     await admin.change_each_name_server(requests.add_write_perm(name), lambda answer: _topics(answer, "add", name))
-    return Report()
+    return CommandResult()
 
 
 def _topics(answer: RemotingCommand, prefix: str, broker_name: str) -> str:
@@ -52,7 +52,7 @@ def _topics(answer: RemotingCommand, prefix: str, broker_name: str) -> str:
     return f"{count} topics"
 
 
-async def get_namesrv_config(admin: Admin) -> Report:
+async def get_namesrv_config(admin: Admin) -> CommandResult:
     """Show the configuration of every NameServer."""
     configs = {
         server.address: config
@@ -63,14 +63,14 @@ async def get_namesrv_config(admin: Admin) -> Report:
     }
     keys = list(dict.fromkeys(key for config in configs.values() for key in config))
     rows: list[Sequence[object]] = [(key, *(config.get(key, "-") for config in configs.values())) for key in keys]
-    return Report(tables=[(("Key", *configs), rows)] if configs else [], data=configs)
+    return CommandResult(tables=[(("Key", *configs), rows)] if configs else [], data=configs)
 
 
 async def update_namesrv_config(
     admin: Admin,
     key: Annotated[str, typer.Option("-k", "--key", help="Key.")],
     value: Annotated[str, typer.Option("-v", "--value", help="Value.")],
-) -> Report:
+) -> CommandResult:
     """Change one setting on every NameServer."""
     key = values.one_line(key, "-k")
     request = requests.update_namesrv_config(key, values.one_line(value, "-v"))
@@ -83,5 +83,7 @@ async def update_namesrv_config(
     ]
     await admin.change_each_name_server(request)
     if without and not admin.failed:
-        return Report(failed=True, empty=f"{', '.join(without)}: there is no setting {key!r}; nothing was changed")
-    return Report()
+        return CommandResult(
+            failed=True, empty=f"{', '.join(without)}: there is no setting {key!r}; nothing was changed"
+        )
+    return CommandResult()

@@ -60,7 +60,7 @@ class Sent:
 
 
 @dataclass
-class Report:
+class CommandResult:
     """A command's result.
 
     Attributes:
@@ -83,7 +83,7 @@ def warn(message: str) -> None:
     print(f"routelake: {printable(message)}", file=sys.stderr)
 
 
-def show_report(report: Report, outcomes: Sequence[Outcome], output: Output) -> None:
+def show_report(report: CommandResult, outcomes: Sequence[Outcome], output: Output) -> None:
     """Write a result to standard output, and on standard error what is to be said of it."""
     if report.empty:
         warn(report.empty)
@@ -103,7 +103,7 @@ def show_report(report: Report, outcomes: Sequence[Outcome], output: Output) -> 
         print(printable(summary(outcomes)))
 
 
-def _document(report: Report, outcomes: Sequence[Outcome]) -> object:
+def _document(report: CommandResult, outcomes: Sequence[Outcome]) -> object:
     """The data alone; with outcomes an object of "outcomes" and, if there is any, "result"."""
     if not outcomes:
         return report.data

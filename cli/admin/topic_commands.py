@@ -23,7 +23,7 @@ from cli.admin.clusters import (
 )
 from cli.admin.command import command
 from cli.admin.java_hash import hash_order
-from cli.admin.report import Output, Report, warn
+from cli.admin.report import CommandResult, Output, warn
 from cli.admin.session import NAME_SERVER, Admin
 from clients.broker.topic_config import TopicConfig
 from remoting.codec.frame import RemotingCommand
@@ -67,7 +67,7 @@ async def update_topic(
     unit: Annotated[str, typer.Option("-u", "--unit", help="true or false: unit topic.")] = "false",
     has_unit_sub: Annotated[str, typer.Option("-s", "--hasUnitSub", help="true or false: has unit sub.")] = "false",
     attributes: Annotated[str, typer.Option("-a", "--attributes", help="+key=value,-key")] = "",
-) -> Report:
+) -> CommandResult:
     """Create a topic or change it."""
     ordered = _order(admin, order or [])
     config = TopicConfig(
@@ -95,7 +95,7 @@ async def update_topic(
         if ordered:
             await _order_cluster(admin, config, cluster)
         admin.note_missing(missing, request, NO_MASTER)
-    return Report(lines=[str(config)])
+    return CommandResult(lines=[str(config)])
 
 
 def _order(admin: Admin, given: list[str]) -> bool:
@@ -140,7 +140,7 @@ async def update_topic_list(
     filename: Annotated[Path, typer.Option("-f", "--filename", help="JSON array of TopicConfig.")],
     broker_addr: BrokerAddr = None,
     cluster_name: ClusterName = None,
-) -> Report:
+) -> CommandResult:
     """Create or change many topics in one request to each broker."""
     addr, cluster = values.broker_or_cluster(broker_addr, cluster_name)
     try:
@@ -154,7 +154,7 @@ async def update_topic_list(
     else:
         assert cluster is not None
         admin.note_missing(await _change_masters(admin, cluster, request), request, NO_MASTER)
-    return Report(lines=[str(config) for config in configs])
+    return CommandResult(lines=[str(config) for config in configs])
 
 
 async def update_topic_perm(
@@ -163,7 +163,7 @@ async def update_topic_perm(
     perm: Annotated[int, typer.Option("-p", "--perm", help="2 (W), 4 (R) or 6 (RW).")],
     broker_addr: BrokerAddr = None,
     cluster_name: ClusterName = None,
-) -> Report:
+) -> CommandResult:
     """Change a topic's permission. Its queue numbers become those of the route's first broker, on every broker."""
     topic = values.topic_to_change(topic.strip())
     perm = values.perm(perm)
@@ -183,14 +183,14 @@ async def update_topic_perm(
     if addr is not None:
         name = _master_name(route, addr)
         if any(row.broker_name == name and row.perm == perm for row in route.queue_datas):
-            return Report(lines=[f"{topic} on {name} has permission {perm} already."], data={"unchanged": True})
+            return CommandResult(lines=[f"{topic} on {name} has permission {perm} already."], data={"unchanged": True})
         _warn_of_queue_nums(route)
         await admin.change_each([Server(name, addr)], request)
     else:
         assert cluster is not None
         _warn_of_queue_nums(route)
         admin.note_missing(await _change_masters(admin, cluster, request), request, NO_MASTER)
-    return Report(lines=[str(config)])
+    return CommandResult(lines=[str(config)])
 
 
 def _warn_of_queue_nums(route: TopicRouteData) -> None:
@@ -218,7 +218,7 @@ async def delete_topic(
     admin: Admin,
     topic: TopicName,
     cluster_name: Annotated[str, typer.Option("-c", "--clusterName", help="From which cluster.")],
-) -> Report:
+) -> CommandResult:
     """Delete a topic from the masters of a cluster, then from every NameServer."""
     topic = values.topic_to_delete(topic)
     cluster = values.not_blank(cluster_name, "-c")
@@ -231,4 +231,4 @@ async def delete_topic(
     await admin.change_each(servers, requests.delete_topic_in_namesrv(topic, cluster))
     admin.note_missing(missing, request, NO_MASTER)
     nothing = f"no NameServer of -n knew a topic {topic!r}: there was nothing to delete" if unknown else ""
-    return Report(failed=unknown, empty=nothing)
+    return CommandResult(failed=unknown, empty=nothing)

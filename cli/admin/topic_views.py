@@ -20,7 +20,7 @@ from cli.admin.answers import AnswerBodyError, TopicOffset
 from cli.admin.clusters import NoSuchClusterError, Server, cluster_of, select_broker_addr
 from cli.admin.command import command
 from cli.admin.java_hash import hash_order
-from cli.admin.report import Report
+from cli.admin.report import CommandResult
 from cli.admin.session import NAME_SERVER, Admin
 from cli.admin.static_topic import MappingDetail, logical_offsets, mapping_detail
 from clients.broker.topic_config import perm_text
@@ -50,15 +50,15 @@ async def topic_list(
     cluster_model: Annotated[
         bool, typer.Option("-c", "--clusterModel", help="Show the cluster and consumers too.")
     ] = False,
-) -> Report:
+) -> CommandResult:
     """List all topics of a NameServer."""
     if cluster_model:
         return await _topics_with_clusters(admin)
     topics = sorted(answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body))
-    return Report(lines=topics, data={"topicList": topics}, empty="" if topics else NO_TOPIC)
+    return CommandResult(lines=topics, data={"topicList": topics}, empty="" if topics else NO_TOPIC)
 
 
-async def _topics_with_clusters(admin: Admin) -> Report:
+async def _topics_with_clusters(admin: Admin) -> CommandResult:
     info = await admin.cluster_info()
     listed = answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body)
     found = []
@@ -68,7 +68,7 @@ async def _topics_with_clusters(admin: Admin) -> Report:
         if not topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
             found.append((topic, *await _cluster_and_groups(admin, info, topic)))
     found.sort()
-    return Report(
+    return CommandResult(
         tables=[
             (
                 ("Cluster Name", "Topic", "Consumer Group"),
@@ -117,7 +117,7 @@ async def topic_route(
             "-l", "--list", help="As a table. No effect: it is always a table (mqadmin prints JSON without it)."
         ),
     ] = False,
-) -> Report:
+) -> CommandResult:
     """Show a topic's route."""
     route = await admin.route(values.not_blank(topic, "-t"))
     rows = {row.broker_name: row for row in route.queue_datas}
@@ -131,7 +131,7 @@ async def topic_route(
     write = sum(row.write_queue_nums for row in rows.values())
     table.append(("Total:", len(rows), "", read, write, ""))
     lines = [f"Order configuration: {route.order_topic_conf}"] if route.order_topic_conf else []
-    return Report(
+    return CommandResult(
         tables=[(("ClusterName", "BrokerName", "BrokerAddrs", "ReadQueue", "WriteQueue", "Perm"), table)],
         lines=lines,
         data=json.loads(encode_topic_route(route, numeric_keys=False)),
@@ -142,13 +142,13 @@ def _perm(perm: int) -> str:
     return f"{perm} {perm_text(perm)}"
 
 
-async def topic_cluster_list(admin: Admin, topic: TopicName) -> Report:
+async def topic_cluster_list(admin: Admin, topic: TopicName) -> CommandResult:
     """List the clusters that have a topic."""
     topic = values.not_blank(topic, "-t")
     info = await admin.cluster_info()
     clusters = sorted(cluster_of(info, _first_broker(await admin.route(topic), topic).broker_name))
     empty = "" if clusters else f"the first broker of {topic} is in no cluster"
-    return Report(lines=clusters, data={"clusters": clusters}, empty=empty)
+    return CommandResult(lines=clusters, data={"clusters": clusters}, empty=empty)
 
 
 async def topic_status(
@@ -157,7 +157,7 @@ async def topic_status(
     cluster: Annotated[
         str | None, typer.Option("-c", "--cluster", help="Find the brokers by the route of this name, e.g. a cluster.")
     ] = None,
-) -> Report:
+) -> CommandResult:
     """Show a topic's offsets, queue by queue."""
     topic = values.not_blank(topic, "-t")
     route = await admin.route(topic if cluster is None else values.not_blank(cluster, "-c"))
@@ -175,7 +175,7 @@ async def topic_status(
     if cluster is None and not admin.failed:
         offsets.update(logical_offsets(topic, await _mapping_details(admin, servers, topic), offsets))
     queues = sorted(offsets.items())
-    return Report(
+    return CommandResult(
         tables=[
             (
                 ("Broker Name", "QID", "Min Offset", "Max Offset", "Last Updated"),
@@ -236,13 +236,13 @@ async def allocate_mq(
     admin: Admin,
     topic: TopicName,
     ip_list: Annotated[str, typer.Option("-i", "--ipList", help="Consumers, separated by commas.")],
-) -> Report:
+) -> CommandResult:
     """Show which queues each of some consumers would get (AllocateMessageQueueAveragely)."""
     clients = values.consumers(ip_list)
     topic = values.not_blank(topic, "-t")
     queues = sorted(topic_subscribe_info(topic, await admin.route(topic)))
     shares = allocate_averagely(queues, clients)
-    return Report(
+    return CommandResult(
         tables=[
             (
                 ("Client", "Broker Name", "QID"),

@@ -27,7 +27,7 @@ from schemas.errors import RoutelakeError, SetupError, UnavailableError, one_lin
 
 if TYPE_CHECKING:
     from eventlog.base import LogReader
-    from ops.verify.report import Report
+    from ops.verify.report import VerifyReport
 
 
 def verify(
@@ -75,7 +75,7 @@ def _log(url: str) -> LogReader | None:
         return None
 
 
-def _show(report: Report) -> None:
+def _show(report: VerifyReport) -> None:
     for what in report.proved:
         print(f"proved: {what}")
     for what in report.not_proved:

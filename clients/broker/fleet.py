@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from clients.broker.config import BrokerConfig
-from clients.broker.fleet_report import Kind, Report
+from clients.broker.fleet_report import FleetReport, Kind
 from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
 from clients.broker.http import HttpNameServer
 from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer, ask_all
@@ -83,7 +83,7 @@ class Fleet:
             FleetBroker(config, shared, _now_ms())
             for config in fleet_configs(settings.brokers, settings.clusters, base)
         ]
-        self.report = Report(settings.brokers, self.members[0].topic_count)
+        self.report = FleetReport(settings.brokers, self.members[0].topic_count)
         self._at_once = asyncio.Semaphore(settings.at_once)
         self._in_turn = [asyncio.Lock() for _ in self.members]
         self._sends: set[asyncio.Task[bool]] = set()

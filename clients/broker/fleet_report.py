@@ -37,7 +37,7 @@ class Kind(msgspec.Struct):
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-class Report(msgspec.Struct):
+class FleetReport(msgspec.Struct):
     """Counts of a fleet.
 
     Attributes:

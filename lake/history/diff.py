@@ -54,7 +54,7 @@ class Diff(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True):
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     """The last difference of a page, and the newest epoch when the first page was made."""
 
     now: int
@@ -85,7 +85,7 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
     """
     asked.filters.check()
     check_limit(limit)
-    place = None if cursor is None else place_of(history, cursor, asked, _Place)
+    place = None if cursor is None else place_of(history, cursor, asked, _Cursor)
     to = asked.to if asked.to not in (None, NOW) or place is None else str(place.now)
     before, after = history.window(asked.from_ or "", to, needs_from=True)
     assert before is not None
@@ -105,7 +105,7 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
     if ended:
         return Diff(before, after, found, None)
     last = looked_at[-1]
-    here = _Place(after.commit.epoch, last.table_name, last.group, last.key)
+    here = _Cursor(after.commit.epoch, last.table_name, last.group, last.key)
     return Diff(before, after, found, cursor_of(history, asked, here))
 
 
@@ -146,7 +146,7 @@ class _Look(NamedTuple):
     table: DeltaTable
     wanted: str
     causes: str | None
-    place: _Place | None
+    place: _Cursor | None
 
     def groups(self) -> list[_Group]:
         """Tables and broker groups that changed, in order, from the cursor on."""

@@ -56,7 +56,7 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True):
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     """Position at which the next page begins. All pages have the window and the epoch of the first."""
 
     epoch: _Number
@@ -105,12 +105,12 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     """
     if not 1 <= limit <= MAX_ROWS:
         raise BadRequestError(f"limit must be from 1 to {MAX_ROWS}, not {limit}", field="limit", value=limit)
-    place = None if cursor is None else place_of(history, cursor, asked, _Place)
+    place = None if cursor is None else place_of(history, cursor, asked, _Cursor)
     if history.is_empty():
         return ReportPage(UNIX_EPOCH, None, [], [], None)
     if place is None:
         since, until = window(history, asked.from_, asked.to)
-        place = _Place(history.resolve(NOW).commit.epoch, to_us(since), to_us(until), 0)
+        place = _Cursor(history.resolve(NOW).commit.epoch, to_us(since), to_us(until), 0)
     since, until = (from_us(us) for us in (place.since_us, place.until_us))
     query = query_of(BY_NAME[asked.name], since, until, asked.times)
     with history.reading_changes() as table, bounded_views(table, place.epoch) as views:

@@ -8,7 +8,7 @@ from datetime import datetime
 from html import escape
 from typing import Any, Final
 
-from lake.history.reports import Report
+from lake.history.reports import ReportSpec
 
 MAX_ROWS: Final = 5_000
 _MAX_BARS: Final = 24
@@ -34,7 +34,7 @@ pre { overflow-x: auto; border: 1px solid var(--line); padding: .8rem; font-size
 
 
 def page(
-    report: Report,
+    report: ReportSpec,
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
     *,
@@ -88,7 +88,7 @@ def _table(
 
 
 def _chart(
-    report: Report, columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: Callable[[object], str]
+    report: ReportSpec, columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: Callable[[object], str]
 ) -> Iterator[str]:
     """A bar for each value of the label, in as many pieces as the report has values; times in order, others by size."""
     label, values = columns.index(report.label), [columns.index(name) for name in report.values]

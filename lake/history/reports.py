@@ -17,7 +17,7 @@ TIMES: Final = 2
 """How often, by default, a broker may come back before it is said to flap."""
 
 
-class Report(NamedTuple):
+class ReportSpec(NamedTuple):
     """A report.
 
     Attributes:
@@ -96,7 +96,7 @@ _MADE: Final = (
 _RETURNED: Final = "CASE WHEN kind IN ('writable', 'not writable') AND kindBefore = 'no broker' THEN 1 END"
 
 REPORTS: Final = (
-    Report(
+    ReportSpec(
         "flapping",
         "Brokers that come and go",
         "a broker's address that went and came back more than --times times: how often, and for how long it was away",
@@ -113,7 +113,7 @@ SELECT brokerName, clusterName, brokerAddr, count(*) AS timesBack,
         "brokerAddr",
         ("timesBack",),
     ),
-    Report(
+    ReportSpec(
         "unavailable",
         "Topics that could not be written",
         "a time in which a topic had no queue that may be written: none of its brokers let it ('not writable'), or its "
@@ -129,7 +129,7 @@ SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS val
         "topic",
         ("seconds",),
     ),
-    Report(
+    ReportSpec(
         "churn",
         "Topics that come and go, hour by hour",
         "an hour in which topics were made, some of them firstSeen, or deleted, lost their last broker or got one back",
@@ -145,7 +145,7 @@ SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
         "hour",
         ("made", "deleted", "lost", "returned"),
     ),
-    Report(
+    ReportSpec(
         "expiry",
         "Brokers that expired or lost their connection",
         "an address that expired or whose connection broke: when, how many topics its group lost then, and when it was "
@@ -166,7 +166,7 @@ SELECT p.brokerName, p.clusterName, p.brokerAddr, p.command, p.eventTime AS went
         "brokerName",
         ("awaySeconds",),
     ),
-    Report(
+    ReportSpec(
         "refused",
         "Registrations and commands that were refused",
         "refused requests by client, command and reason: how often, and when first and last",
@@ -179,7 +179,7 @@ SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min
         "brokerName",
         ("refusals",),
     ),
-    Report(
+    ReportSpec(
         "peers",
         "Who changed most",
         "an address and user: rows that changed by them, admin commands that they gave, and what of it was refused",
@@ -196,7 +196,7 @@ SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS c
         "address",
         ("changedRows",),
     ),
-    Report(
+    ReportSpec(
         "alive",
         "How many brokers were alive",
         "a time in which so many broker addresses were alive. validTo is null: it is still so",
@@ -215,7 +215,7 @@ SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(br
         "validFrom",
         ("brokers",),
     ),
-    Report(
+    ReportSpec(
         "uneven",
         "Topics whose brokers differ",
         "a topic that had other queues or another perm on one of its brokers than on another, at the end of the window",
@@ -248,7 +248,7 @@ TIME_COLUMNS: Final = frozenset(
 BY_NAME: Final = {report.name: report for report in REPORTS}
 
 
-def query_of(report: Report, since: datetime, until: datetime, times: int = TIMES) -> str:
+def query_of(report: ReportSpec, since: datetime, until: datetime, times: int = TIMES) -> str:
     """The SQL of a report, which stands for itself: it can be copied into `./routelake sql`.
 
     Args:

@@ -158,7 +158,7 @@ class _End(msgspec.Struct, frozen=True, array_like=True):
         return Cause(self.command, self.actor, self.offset)
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True):
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     """Begin of an older page: changes up to a time of an epoch, and the end of the interval that they open."""
 
     epoch: _Number
@@ -202,7 +202,7 @@ def _page(
     shown: _Shown,
 ) -> Timeline:
     check_limit(asked.limit)
-    place = None if cursor is None else place_of(reading.history, cursor, asked.query(), _Place)
+    place = None if cursor is None else place_of(reading.history, cursor, asked.query(), _Cursor)
     from_, to = window
     terms = [f"({reading.where})"]
     if to is not None:
@@ -233,7 +233,7 @@ def _page(
     end = _End.of(wanted[0]) if wanted else last
     return Timeline(
         intervals[::-1],
-        cursor_of(reading.history, asked.query(), _Place(earlier.epoch, to_us(earlier.event_time), end)),
+        cursor_of(reading.history, asked.query(), _Cursor(earlier.epoch, to_us(earlier.event_time), end)),
     )
 
 

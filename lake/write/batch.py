@@ -16,7 +16,7 @@ from lake.write.arrow import command_rows, from_ipc
 from lake.write.hash_chain import EpochDigest
 from lake.write.history_file import WrittenHistory
 from lake.write.rows import ShardProgress
-from lake.write.spool import Part, Read, remove, unpack
+from lake.write.spool import OutputPart, Read, remove, unpack
 from lake.write.topic_rows import read_part
 from schemas.outcomes import APPLIED
 
@@ -58,7 +58,7 @@ class Batch:
             batch.quarantine = [pa.concat_tables(batch.quarantine).sort_by("offset")]
         return batch
 
-    def _take(self, part: Part, by_offset: dict[int, dict[str, Any]], quarantined: set[int]) -> None:
+    def _take(self, part: OutputPart, by_offset: dict[int, dict[str, Any]], quarantined: set[int]) -> None:
         if part.kind == "topics":
             self.topics.append(part.read)
         elif part.kind == "changes":

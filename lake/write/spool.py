@@ -82,14 +82,14 @@ class ShardOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputPart:
     """A part as the driver gets it."""
 
     kind: str
     read: Read
 
 
-def unpack(rows: Iterable[tuple[str, bytes]], opened: list[Path]) -> Iterator[Part]:
+def unpack(rows: Iterable[tuple[str, bytes]], opened: list[Path]) -> Iterator[OutputPart]:
     """The parts that `ShardOutput.rows` told of, in order.
 
     Args:
@@ -98,14 +98,14 @@ def unpack(rows: Iterable[tuple[str, bytes]], opened: list[Path]) -> Iterator[Pa
     """
     for kind, payload in rows:
         if kind != SPOOLED:
-            yield Part(kind, lambda payload=payload: payload)  # type: ignore[misc]
+            yield OutputPart(kind, lambda payload=payload: payload)  # type: ignore[misc]
             continue
         spooled = msgspec.msgpack.decode(payload, type=_Spooled)
         path = Path(spooled.path)
         opened.append(path)
         at = 0
         for part_kind, size in spooled.parts:
-            yield Part(part_kind, _reader(path, at, size))
+            yield OutputPart(part_kind, _reader(path, at, size))
             at += size
 
 

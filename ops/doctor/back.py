@@ -46,7 +46,7 @@ from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
 log = structlog.get_logger("routelake.fold")
 
 
-class Place(NamedTuple):
+class RollbackPoint(NamedTuple):
     """An epoch to go back to, and each table's version there."""
 
     commit: RouteCommit
@@ -64,9 +64,9 @@ def epoch_versions(table: TableOnDisk) -> dict[int, int]:
     return found
 
 
-def place_to_go_back_to(
+def find_rollback_point(
     tables: dict[str, ExaminedTable], commits: Sequence[RouteCommit], extent: Extent | None
-) -> Place | None:
+) -> RollbackPoint | None:
     """The newest epoch at which every table is whole, and from which the log of events goes on; None if there is none.
 
     Args:
@@ -88,7 +88,7 @@ def place_to_go_back_to(
             continue
         seed_is_whole = exact is None or all(tables[t.name].can_read(exact.versions[t.name]) for t in STATE_TABLES)
         if seed_is_whole and all(tables[name].can_read(version) for name, version in versions.items()):
-            return Place(commit, versions)
+            return RollbackPoint(commit, versions)
     return None
 
 
@@ -153,7 +153,7 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
         if (lake_dir / table.name).is_dir()
     }
     commits, disk = _whole_commits(lake_dir, whole)
-    place = _whole_place(commits, disk, whole)
+    place = _whole_rollback_point(commits, disk, whole)
     if not _goes_on(log_url, commits, place):
         raise SetupError(
             f"{damage}, and the event log lacks records after the last intact epoch. Run `./routelake doctor` to see "
@@ -207,7 +207,9 @@ def _whole_commits(lake_dir: Path, whole: dict[str, Whole]) -> tuple[list[RouteC
     )
 
 
-def _whole_place(commits: Sequence[RouteCommit], disk: TableOnDisk | None, whole: dict[str, Whole]) -> Place:
+def _whole_rollback_point(
+    commits: Sequence[RouteCommit], disk: TableOnDisk | None, whole: dict[str, Whole]
+) -> RollbackPoint:
     """The newest epoch that no table lacks anything of."""
     name = ROUTE_COMMIT_TABLE.name
     versions_of = {} if disk is None else epoch_versions(disk)
@@ -215,11 +217,11 @@ def _whole_place(commits: Sequence[RouteCommit], disk: TableOnDisk | None, whole
         versions = {table.name: 0 for table in ALL_TABLES} | commit.versions
         is_whole = all(versions[other] <= whole[other].version for other in whole if other != name)
         if is_whole and commit.epoch in versions_of:
-            return Place(commit, versions | {name: versions_of[commit.epoch]})
-    return Place(NO_COMMIT, {table.name: 0 for table in ALL_TABLES})
+            return RollbackPoint(commit, versions | {name: versions_of[commit.epoch]})
+    return RollbackPoint(NO_COMMIT, {table.name: 0 for table in ALL_TABLES})
 
 
-def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: Place) -> bool:
+def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: RollbackPoint) -> bool:
     """Return True if the event log has all records that a start from there needs."""
     exact = last_exact([commit for commit in commits if commit.epoch <= place.commit.epoch])
     first = 0 if exact is None else exact.log_offset + 1

@@ -16,7 +16,7 @@ from lake.checkpoint import check_compatible
 from lake.commits import commits_between, to_ms
 from lake.delta.ddl import LOCK_FILE, check_format
 from ops.backup.marker import MARKER, read_marker
-from ops.doctor.back import Place, last_exact, needs_from, place_to_go_back_to
+from ops.doctor.back import RollbackPoint, find_rollback_point, last_exact, needs_from
 from ops.doctor.findings import HARMLESS, REMAINS, Finding, Kind
 from ops.doctor.log import ExaminedLog, examine_log, record_at
 from ops.doctor.tables import ExaminedTable, examine_table
@@ -50,7 +50,7 @@ class Examination:
     tables: dict[str, ExaminedTable] = field(default_factory=dict)
     commits: Sequence[RouteCommit] = ()
     fold_runs: bool = False
-    place: Place | None = None
+    place: RollbackPoint | None = None
 
     @property
     def last(self) -> RouteCommit | None:
@@ -115,7 +115,7 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
     if found.checkpoint_dir.exists():
         _examine_checkpoint(found)
     found.place = (
-        place_to_go_back_to(found.tables, found.commits, found.log.extent if found.log else None)
+        find_rollback_point(found.tables, found.commits, found.log.extent if found.log else None)
         if found.tables
         else None
     )

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.write.windows import ChangeWindows
-from ops.verify.report import Progress, Report, shortened
+from ops.verify.report import Progress, VerifyReport, shortened
 from ops.verify.rows import batches, named_differences, open_table, spelled, text_rows
 from schemas.tables import STATE_TABLES, Table
 
@@ -60,7 +60,7 @@ class Balance:
             if before is not None:
                 sums[group] -= _digest(key, before)
 
-    def check(self, windows: ChangeWindows, report: Report, progress: Progress) -> None:
+    def check(self, windows: ChangeWindows, report: VerifyReport, progress: Progress) -> None:
         """Compare with the tables, once all changes were taken.
 
         Raises:
@@ -88,7 +88,7 @@ class Balance:
                 f"the {len(STATE_TABLES)} state tables ({rows:,} rows) are what the {windows.rows:,} changes add up to"
             )
 
-    def _name(self, table: Table, groups: set[int], windows: ChangeWindows, report: Report) -> None:
+    def _name(self, table: Table, groups: set[int], windows: ChangeWindows, report: VerifyReport) -> None:
         looked_at = set(sorted(groups)[:_NAMED_GROUPS])
         refuted = report.refutations
         expected = self._expected(table, looked_at, windows, report)
@@ -104,7 +104,9 @@ class Balance:
         if len(groups) > len(looked_at):
             report.more_refuted += len(groups) - len(looked_at)
 
-    def _expected(self, table: Table, groups: set[int], windows: ChangeWindows, report: Report) -> dict[str, _Last]:
+    def _expected(
+        self, table: Table, groups: set[int], windows: ChangeWindows, report: VerifyReport
+    ) -> dict[str, _Last]:
         """By key, what the last change has left."""
         last: dict[str, _Last] = {}
         for window in windows.read(_COLUMNS):
@@ -135,7 +137,7 @@ class _Last:
         self.met = False
 
 
-def _compare(table: Table, key: str, values: str, expected: Mapping[str, _Last], report: Report) -> None:
+def _compare(table: Table, key: str, values: str, expected: Mapping[str, _Last], report: VerifyReport) -> None:
     last = expected.get(key)
     where = f"{table.name}, {spelled(key)}"
     if last is None or last.values is None:

@@ -22,7 +22,7 @@ from lake.write.rows import outcome_entry
 from lake.write.windows import ChangeWindows
 from nameserver.state_machine.changes import RowChange, changes_of, command_of, is_audited, topic_changes
 from nameserver.state_machine.step import GroupChange, KvChange, Step
-from ops.verify.report import Report, shortened
+from ops.verify.report import VerifyReport, shortened
 from ops.verify.rows import open_table
 from schemas.events import AnyEvent
 from schemas.outcomes import APPLIED
@@ -74,7 +74,7 @@ class Causes:
             time_us = record.event_time_ms * 1000
             self._unread[epoch][record.offset] = (record.offset, time_us, record.key, error, record.payload)
 
-    def compare(self, lake_dir: Path, report: Report, *, since_offset: int) -> None:
+    def compare(self, lake_dir: Path, report: VerifyReport, *, since_offset: int) -> None:
         """Name what is different, of the epochs that begin at a log offset or after.
 
         Raises:
@@ -92,7 +92,7 @@ class Causes:
                 continue
             self._compare(lake_dir, commit, previous, report)
 
-    def _compare(self, lake_dir: Path, commit: RouteCommit, previous: RouteCommit | None, report: Report) -> None:
+    def _compare(self, lake_dir: Path, commit: RouteCommit, previous: RouteCommit | None, report: VerifyReport) -> None:
         known = report.refutations
         windows = ChangeWindows(str(lake_dir), first=commit.epoch, last=commit.epoch)
         stored = [row for rows in windows.read() for row in _tuples(rows, _CHANGES)]
@@ -146,7 +146,7 @@ def _name(
     epoch: int,
     stored: Sequence[Row],
     expected: Sequence[Row],
-    report: Report,
+    report: VerifyReport,
 ) -> None:
     """Name each row that is not as expected, and in which columns, by the row that is most like it."""
     strange, missing = Counter(stored), Counter(expected)

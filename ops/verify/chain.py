@@ -19,7 +19,7 @@ from lake.delta.log import File
 from lake.delta.reader import plain_text
 from lake.write.hash_chain import EpochDigest, blocks, in_blocks
 from lake.write.windows import ChangeWindows
-from ops.verify.report import Progress, Report
+from ops.verify.report import Progress, VerifyReport
 from ops.verify.rows import open_table
 from schemas.route_commit import RouteCommit
 from schemas.tables import CHAIN, QUARANTINE_TABLE
@@ -44,7 +44,7 @@ class ChainCheck:
     """
 
     def __init__(
-        self, lake_dir: str, last: RouteCommit, files: Sequence[File], report: Report, progress: Progress
+        self, lake_dir: str, last: RouteCommit, files: Sequence[File], report: VerifyReport, progress: Progress
     ) -> None:
         self._lake_dir = lake_dir
         self._last = last

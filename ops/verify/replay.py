@@ -30,7 +30,7 @@ from nameserver.state_machine.step import GroupChange, apply, step
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.verify.base import Base, Tables, find_base
 from ops.verify.causes import Causes
-from ops.verify.report import Progress, Report, shortened
+from ops.verify.report import Progress, VerifyReport, shortened
 from ops.verify.rows import open_table, spelled_values
 from schemas.broker import QueueRow
 from schemas.errors import EventDecodeError, RoutelakeError, one_line
@@ -60,7 +60,7 @@ def check_replay(
     lake_dir: Path,
     log: LogReader | None,
     commits: Sequence[RouteCommit],
-    report: Report,
+    report: VerifyReport,
     progress: Progress,
     broken: Sequence[int],
 ) -> None:
@@ -123,7 +123,7 @@ def _run(
     base: Base,
     last: RouteCommit,
     commits: Sequence[RouteCommit],
-    report: Report,
+    report: VerifyReport,
     progress: Progress,
     broken: Sequence[int],
 ) -> None:
@@ -212,7 +212,7 @@ class Part:
                 unread = TopicTable(load=partial(_topics, topics, name))
                 yield name, replace(group_from_rows(name, rows[name]), topics=unread)
 
-    def compare(self, end: Tables, report: Report) -> None:
+    def compare(self, end: Tables, report: VerifyReport) -> None:
         """Compare what `replay` gave with the tables of the last epoch."""
         if (named := to_ms(self._last.watermark)) != self._state.watermark_ms:
             report.refute(
@@ -284,7 +284,7 @@ def _differences(
     table: Table,
     found: Mapping[_Values, Sequence[Any]],
     expected: Mapping[_Values, Sequence[Any]],
-    report: Report,
+    report: VerifyReport,
     live: Mapping[_Values, set[_Values]],
 ) -> None:
     for key in sorted({*found, *expected}, key=repr):

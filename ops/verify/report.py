@@ -15,7 +15,7 @@ MAX_NAMED: Final = 100
 _TELL_EVERY_S: Final = 2.0
 
 
-class Report(msgspec.Struct, rename="camel"):
+class VerifyReport(msgspec.Struct, rename="camel"):
     """The result.
 
     Attributes:

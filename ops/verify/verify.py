@@ -21,7 +21,7 @@ from lake.write.windows import ChangeWindows
 from ops.verify.balance import Balance
 from ops.verify.chain import ChainCheck
 from ops.verify.replay import check_replay
-from ops.verify.report import Progress, Report
+from ops.verify.report import Progress, VerifyReport
 from schemas.errors import SetupError, one_line
 from schemas.route_commit import RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
@@ -33,7 +33,7 @@ def verify(
     *,
     expected: Mapping[int, str] | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> Report:
+) -> VerifyReport:
     """Prove what can be proved of a lake. Nothing is written.
 
     Args:
@@ -46,7 +46,7 @@ def verify(
         SetupError: there is no lake, or it cannot be read.
     """
     check_format(lake_dir)
-    report = Report()
+    report = VerifyReport()
     progress = Progress(say)
     try:
         files = active(table_uri(str(lake_dir), ROUTE_COMMIT_TABLE)).files

@@ -23,7 +23,7 @@ from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from security.admission.usage import Holdings, count, new_topics
+from security.admission.usage import UsageLedger, count, new_topics
 from security.admission.write_costs import Cost, Size, cost_of, has_new_name, log_bytes
 from security.quotas import (
     CHANGE_BYTES,
@@ -109,7 +109,7 @@ class GatewayQuotas:
         self._limiter = Limiter(quotas or Quotas())
         self._trusts_users = trusts_users
         self._clock = clock
-        self._holdings = Holdings()
+        self._usage = UsageLedger()
         self._refusals = Refusals("quota")
         self._second = -1
         self._paid: set[str | int] = set()
@@ -243,8 +243,8 @@ class GatewayQuotas:
         if new_names:  # many brokers bring the same ones at once
             topics, coming = view.topics, self._coming
             new_names = sum(topic not in topics and not coming.get(topic) for topic in names)
-        after = self._holdings.after(who, event, len(names), new_rows, payload, view)
-        for quota, number in self._holdings.growth(name, after).items():
+        after = self._usage.after(who, event, len(names), new_rows, payload, view)
+        for quota, number in self._usage.growth(name, after).items():
             self._check(self._limiter.count(quota, who, number), peer)
         if is_new:
             self._check(self._limiter.count("all-brokers", "", len(view.groups) + 1), peer)
@@ -253,7 +253,7 @@ class GatewayQuotas:
         cost = self._cost(event, payload, view, names)
         charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost.bytes, log_bytes(len(payload)), new_names + is_new)
         self._take(charge, cost, peer)
-        self._holdings.take(name, after, view)
+        self._usage.take(name, after, view)
         if not new_names:
             return charge
         if self._clock() - self._coming_since_s > _COMING_S:
@@ -327,7 +327,7 @@ class GatewayQuotas:
 
     def counted(self, rows: Mapping[str, int]) -> None:
         """Go by what was counted."""
-        self._holdings.recount(rows)
+        self._usage.recount(rows)
 
     # --- inner ---
 
@@ -353,7 +353,7 @@ class GatewayQuotas:
         self._paid.update(cost.parts)
 
     def _size(self, view: RouteView, name: str) -> Size:
-        held = self._holdings.find(name)
+        held = self._usage.find(name)
         return Size(min(len(view.topics), 1_000)) if held is None else held.size
 
     def _check(self, refusal: Refusal | None, peer: str | None) -> None:

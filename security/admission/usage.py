@@ -44,14 +44,14 @@ class Held(NamedTuple):
         return {"brokers": self.brokers, "topics": self.size.rows + self.mappings, "topic-mb": self.json_bytes}
 
 
-class Holdings:
+class UsageLedger:
     """The broker groups of one gateway, by name. One thread at a time, `count` excepted."""
 
     def __init__(self) -> None:
         """Nobody has anything."""
         self._groups: dict[str, Held] = {}
         self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """By peer, the sum of `Held.counts`."""
+        """By peer, the sum of `GroupUsage.counts`."""
 
     def find(self, broker_name: str) -> Held | None:
         """A group, if it registered here."""

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Report:
+class ReportSpec:
     """Runs the command; the exit code and what was printed."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,9 +37,9 @@ class Report:
 
 
 @pytest.fixture
-def report(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Report:
+def report(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> ReportSpec:
     monkeypatch.setattr("lake.history.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
-    return Report(folder, capsys)
+    return ReportSpec(folder, capsys)
 
 
 def test_names() -> None:
@@ -47,7 +47,7 @@ def test_names() -> None:
     assert TIMES == 2
 
 
-def test_a_table(report: Report) -> None:
+def test_a_table(report: ReportSpec) -> None:
     code, out, err = report("unavailable", "--from", "2023-11-14T22:14:00Z", "--to", "2023-11-14T22:14:30Z")
     assert (code, err) == (0, "")
     title, *lines, window = out.splitlines()
@@ -59,7 +59,7 @@ def test_a_table(report: Report) -> None:
     assert report("refused")[1].splitlines()[0] == "there is nothing to report"
 
 
-def test_for_programs(report: Report) -> None:
+def test_for_programs(report: ReportSpec) -> None:
     (row,) = map(json.loads, report("flapping", "--times", "0", "--json")[1].splitlines())
     assert (row["brokerName"], row["timesBack"], row["firstWent"]) == ("x", 1, "2023-11-14T22:14:22Z")
     assert report("flapping", "--json")[1] == ""
@@ -75,14 +75,14 @@ def test_for_programs(report: Report) -> None:
     assert report("refused", "--csv")[1].startswith("command,reason,")
 
 
-def test_a_page(report: Report) -> None:
+def test_a_page(report: ReportSpec) -> None:
     code, out, _ = report("peers", "--html")
     assert code == 0
     assert out.startswith("<!DOCTYPE html>")
     assert "from the beginning to 2023-11-14 23:21:14.000, UTC" in out
 
 
-def test_nothing_for_as_long_as_is_asked_for(report: Report) -> None:
+def test_nothing_for_as_long_as_is_asked_for(report: ReportSpec) -> None:
     """Not an error: in a quiet cluster the newest epoch may be older than --from."""
     code, out, err = report("peers", "--from", "2024-01-01T00:00:00Z")
     assert (code, err, out.splitlines()[0]) == (0, "", "there is nothing to report")
@@ -100,14 +100,14 @@ def test_nothing_for_as_long_as_is_asked_for(report: Report) -> None:
         ("pears", "'pears'"),
     ],
 )
-def test_what_is_refused(report: Report, words: str, says: str) -> None:
+def test_what_is_refused(report: ReportSpec, words: str, says: str) -> None:
     code, out, err = report(*words.split())
     assert code != 0
     assert out == ""
     assert says in err
 
 
-def test_no_lake(report: Report, tmp_path: Path) -> None:
+def test_no_lake(report: ReportSpec, tmp_path: Path) -> None:
     report.folder = tmp_path
     code, _, err = report("peers")
     assert (code, "there is no lake in" in err) == (2, True)

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.admin.compare import Place, Snapshot, differences
+from cli.admin.compare import FactKey, Snapshot, differences
 from dev.support.recorder import Answer, Recorder
 from remoting.codec.frame import RemotingCommand
 from schemas.broker import TopicQueueMappingInfo
@@ -139,12 +139,12 @@ def test_registrations_come_first_and_all_is_in_order() -> None:
     full = snapshot("full", [A, group("a", {})], {"t": route({"b": 6, "a": 6}), "s": None})
     places = [one.place for one in differences([full, snapshot("empty", [])])]
     assert places == [
-        Place(None, "a"),
-        Place(None, "broker-a"),
-        Place("s", None),
-        Place("t", None),
-        Place("t", "a"),
-        Place("t", "b"),
+        FactKey(None, "a"),
+        FactKey(None, "broker-a"),
+        FactKey("s", None),
+        FactKey("t", None),
+        FactKey("t", "a"),
+        FactKey("t", "b"),
     ]
 
 

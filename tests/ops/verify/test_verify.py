@@ -20,7 +20,7 @@ from dev.support.fixed_log import FixedLog
 from dev.support.generated_logs import Garbage, batches, cuts, logs, written
 from dev.support.tampering import flip
 from eventlog.base import LogRecord
-from ops.verify.report import Report
+from ops.verify.report import VerifyReport
 from ops.verify.verify import verify
 from schemas.errors import SetupError
 from schemas.tables import (
@@ -70,7 +70,7 @@ def lake_dir(written_lake: Path, tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def proof(lake_dir: Path, records: list[LogRecord] = RECORDS, **expected: str) -> Report:
+def proof(lake_dir: Path, records: list[LogRecord] = RECORDS, **expected: str) -> VerifyReport:
     return verify(lake_dir, FixedLog(records), expected={int(epoch[1:]): digest for epoch, digest in expected.items()})
 
 
