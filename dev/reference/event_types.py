@@ -25,7 +25,7 @@ def _section(kind: Any, common: set[str]) -> str:  # noqa: ANN401 (any class of 
         (code(field.encode_name), _type(field.type), "yes" if field.required else f"no, {_default(field)}")
         for field in fields
     )
-    parts = [f"### {kind.__struct_config__.tag}", " ".join(first.split()), *(" ".join(part.split()) for part in more)]
+    parts = [f"## {kind.__struct_config__.tag}", " ".join(first.split()), *(" ".join(part.split()) for part in more)]
     for field in fields:
         parts = [part.replace(f"`{field.name}`", f"`{field.encode_name}`") for part in parts]
     if fields:

@@ -27,7 +27,7 @@ def endpoints() -> str:
         for method, operation in item.items():
             operations.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
     return "\n".join(
-        f"### {name.capitalize() if name != 'kv' else 'KV'}\n\n{_SECTIONS[name]}\n\n" + "\n".join(operations[name])
+        f"## {name.capitalize() if name != 'kv' else 'KV'}\n\n{_SECTIONS[name]}\n\n" + "\n".join(operations[name])
         for name in _SECTIONS
         if name in operations
     )
@@ -57,7 +57,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
 
 
 def _lines(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
-    yield f"#### {method.upper()} {path}"
+    yield f"### {method.upper()} {path}"
     yield ""
     yield sentence(operation.get("summary", ""))
     if operation.get("description"):

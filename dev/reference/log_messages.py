@@ -72,7 +72,7 @@ _PARTS: Final = {"meaning", "cause", "action"}
 
 def _section(message: Message, places: list[str], known: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     entry = known[message.text]
-    yield f"### {message.text.partition(', peer=%s')[0]}"
+    yield f"## {message.text.partition(', peer=%s')[0]}"
     yield ""
     yield f"**{message.level}**, from {', '.join(map(code, places))}. {entry['meaning']}"
     yield ""

@@ -67,7 +67,7 @@ def test_every_problem_and_every_operation_is_there() -> None:
         "GET /metrics",
         "GET /rocketmq/nsaddr",
     ):
-        assert f"#### {operation}\n" in text
+        assert f"### {operation}\n" in text
 
 
 def test_remarks_have_their_codes() -> None:
