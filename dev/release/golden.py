@@ -141,7 +141,7 @@ def interfaces() -> dict[str, Any]:
 
 def _options(command: Any, words: tuple[str, ...]) -> dict[str, dict[str, Any]]:  # noqa: ANN401 (click's)
     """``command --option`` -> its variables and its default."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, below in getattr(command, "commands", {}).items():
         if not (not words and name in _OF_A_CLONE):
             found |= _options(below, (*words, name))
