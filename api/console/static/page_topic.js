@@ -4,11 +4,12 @@
 import { deleteTopic } from "./actions.js";
 import { ProblemError, get } from "./api.js";
 import { h, put, show } from "./dom.js";
-import { link } from "./place.js";
+import { here, link, set } from "./place.js";
 import { routeSql } from "./page_topics.js";
 import { actionButton } from "./session.js";
 import { Table } from "./table.js";
-import { utc } from "./times.js";
+import { both, moment, utc } from "./times.js";
+import { redraw, staticQueues, summary } from "./topic_picture.js";
 import { canWrite, perm, who } from "./words.js";
 
 /** The page of one topic. */
@@ -41,6 +42,48 @@ export function topicPage(topic) {
       { name: "lastChangedBy", title: "last changed by", value: (row) => row.last ?? "" },
     ],
   });
+  const mapped = new Table({
+    caption: "Static topic", key: (row) => row.logical, copy,
+    columns: [
+      { name: "logicQueue", title: "Logic queue", numeric: true, value: (row) => row.logical },
+      { name: "broker", title: "Broker", value: (row) => row.broker, cell: (row) => (row.broker ? h("a", { href: link("history", row.broker, { of: "broker" }) }, row.broker) : h("span", { class: "bad" }, "not mapped")) },
+      { name: "queue", title: "Queue of the broker", numeric: true, value: (row) => row.physical },
+      { name: "epoch", title: "Mapping epoch", value: (row) => row.epoch ?? "" },
+      { name: "scope", title: "Scope", value: (row) => row.scope },
+    ],
+  });
+  const fixed = h("section", { "aria-label": "Static topic", hidden: true }, h("h2", null, "Static topic"),
+    h("p", null, "Each logic queue is behind one queue of a broker."), mapped.element);
+  const drawn = h("div");
+  const other = h("input", { type: "text", "aria-label": "Compare with: epoch, time, -2h", placeholder: "epoch, time, -2h", value: here().params.get("from") ?? "" });
+  const difference = h("p", { role: "status" });
+  const compare = h("form", { class: "filters", on: { submit: (event) => { event.preventDefault(); begin(); } } },
+    h("label", null, "Compare with ", other), h("button", null, "Compare"),
+    h("button", { type: "button", on: { click: () => set({ from: null }) } }, "Do not compare"));
+
+  function begin() {
+    const found = moment(other.value);
+    if (found === null || found === "now") put(difference, "Enter an epoch, a time such as 2026-01-31 03:00, 02:55, or -2h.");
+    else set({ from: found });
+  }
+
+  /** What is different from the route of the marked time. */
+  async function showDifference({ signal }) {
+    const from = here().params.get("from");
+    if (document.activeElement !== other) other.value = from ?? "";
+    if (from === null) {
+      redraw(drawn, route, null);
+      put(difference);
+      return;
+    }
+    const found = await get(`${path}/route`, { as_of: from }, { signal, fine: [404] });
+    if (found.status === 404 && found.body.code !== 17) throw new ProblemError(found.status, found.body);
+    const earlier = found.status === 200 ? found.body : { brokerDatas: [], queueDatas: [] };
+    const brokers = redraw(drawn, route, earlier);
+    const when = found.eventTime ? `${both(found.eventTime)}, epoch ${found.epoch}` : from;
+    put(difference, `Difference from ${when}: ${summary(brokers)}.`);
+  }
+
   const past = h("a", null, "History of this topic");
   const odd = h("ul", { class: "odd" });
   const gone = h("p", { class: "bad", hidden: true });
@@ -49,7 +92,7 @@ export function topicPage(topic) {
     title: `Router: ${topic}`,
     element: h("div", null,
       h("p", null, past, " ", remove),
-      gone, odd, h("h2", null, "Broker Datas"), addresses.element, h("h2", null, "queueDatas"), queues.element),
+      gone, odd, compare, difference, drawn, fixed, h("h2", null, "Broker Datas"), addresses.element, h("h2", null, "queueDatas"), queues.element),
     async load(now) {
       at = now;
       past.href = link("history", topic);
@@ -66,6 +109,10 @@ export function topicPage(topic) {
       }))));
       queues.setRows(route.queueDatas);
       put(odd, diagnostics(route).map((text) => h("li", null, text)));
+      const mappings = staticQueues(route);
+      show(fixed, mappings.length > 0);
+      mapped.setRows(mappings);
+      await showDifference(now);
       if (!isThere) return;
       const blame = await get(`${path}/blame`, { as_of: now.asOf }, { signal: now.signal, fine: [404] });
       if (blame.status === 200) queues.setRows(blamed(route.queueDatas, blame.body.fields));
