@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes as a table: History's columns, which the Audit Log has, too.
 
+import { ChangePanel, besides, openCell } from "./change_panel.js";
 import { h } from "./dom.js";
 import { link } from "./place.js";
 import { Table } from "./table.js";
 import { both, plainUtc, utc } from "./times.js";
 import { arrow, brief, who } from "./words.js";
 
-const CHANGE_COLUMNS = [
-  { name: "time", title: "Time (UTC)", width: 26, value: (row) => row.eventTime, cell: (row) => h("time", { datetime: row.eventTime, title: both(row.eventTime) }, plainUtc(row.eventTime)) },
+const changeColumns = (panel) => [
+  { name: "time", title: "Time (UTC)", width: 25, value: (row) => row.eventTime, cell: (row) => h("time", { datetime: row.eventTime, title: both(row.eventTime) }, plainUtc(row.eventTime)) },
   { name: "epoch", title: "Epoch", numeric: true, value: (row) => row.epoch, cell: (row) => h("a", { href: at(row), title: "See everything as it was then" }, row.epoch) },
   { name: "operation", title: "Operation Type", value: (row) => row.command, cell: (row) => h("span", { title: row.command }, row.command) },
   { name: "operator", title: "Operator", value: (row) => row.actor?.user ?? "" },
   { name: "address", title: "IP Address", value: (row) => row.actor?.peer ?? "" },
   { name: "target", title: "Target", value: target, cell: targetCell },
-  { name: "change", title: "Before → After", value: (row) => arrow(row.before, row.after), cell: (row) => h("span", { title: arrow(row.before, row.after) }, arrow(row.before, row.after)) },
+  { name: "change", title: "Before → After", value: (row) => arrow(row.before, row.after), width: 26, cell: (row) => openCell(panel, changeKey(row), row) },
   { name: "result", title: "Result", value: (row) => row.outcome + (row.reason ? `: ${row.reason}` : ""), cell: (row) => h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "") },
 ];
 
@@ -24,15 +25,19 @@ const CHANGE_COLUMNS = [
  */
 export class ChangesTable extends Table {
   constructor({ tools = [], ...told }) {
+    const panel = new ChangePanel((key) => this.rows.find((row) => changeKey(row) === key) ?? this.each.find((row) => changeKey(row) === key));
     const box = h("input", { type: "checkbox", on: { change: () => this.setRows(this.each) } });
-    super({ ...told, key: changeKey, columns: CHANGE_COLUMNS, tools: [tools, h("label", null, box, " each row")] });
+    super({ ...told, key: changeKey, columns: changeColumns(panel), tools: [tools, h("label", null, box, " each row")] });
     this.box_each = box;
     this.each = [];
+    this.panel = panel;
+    this.element = besides(this, panel);
   }
 
   setRows(rows) {
     this.each = rows;
     super.setRows(this.box_each.checked ? rows : together(rows));
+    this.panel.update();
   }
 
   /** A line is found by each of its topics. */

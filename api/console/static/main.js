@@ -31,7 +31,7 @@ const PAGES = {
   audit: { title: "Audit Log", make: auditPage, key: "a" },
   ops: { title: "OPS", make: opsPage, key: "o" },
 };
-const ONLY_SHOWN = ["q", "kinds", "zoom"]; // parameters that change what is shown of what was loaded
+const ONLY_SHOWN = ["q", "kinds", "zoom", "change"]; // parameters that change what is shown of what was loaded
 const LIVE_MS = 300;
 const REST = 4; // live updates leave the gateway alone for so many times as long as the last one took
 

@@ -2,6 +2,7 @@
 // Compare: what is different between two moments, whatever happened in between.
 
 import { pages } from "./api.js";
+import { ChangePanel, besides, openCell } from "./change_panel.js";
 import { sqlMoment } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { between, cliOptions, filters } from "./page_audit.js";
@@ -18,15 +19,17 @@ export function comparePage() {
   let at = null;
   const from = h("input", { type: "text", "aria-label": "Compare from: epoch, time, -2h", placeholder: "epoch, time, -2h", value: here().params.get("from") ?? "" });
   const said = h("p", { role: "status" });
+  const keyOf = (row) => `${row.tableName}/${brief(row.key)}`;
+  const panel = new ChangePanel((key) => table.rows.find((row) => keyOf(row) === key));
   const table = new Table({
-    caption: "Differences", isMain: true, key: (row) => `${row.tableName}/${brief(row.key)}`,
+    caption: "Differences", isMain: true, key: keyOf,
     columns: [
       { name: "table", title: "Table", value: (row) => row.tableName },
       { name: "what", title: "What", value: (row) => OPS[row.op] },
       { name: "target", title: "Target", value: (row) => brief(row.key), cell: (row) => (row.key.topic ? h("a", { href: link("history", row.key.topic) }, brief(row.key)) : brief(row.key)) },
       { name: "before", title: "Before", isExported: true, value: (row) => brief(row.before) },
       { name: "after", title: "After", isExported: true, value: (row) => brief(row.after) },
-      { name: "change", title: "Before → After", value: (row) => arrow(row.before, row.after), cell: (row) => h("span", { title: arrow(row.before, row.after) }, arrow(row.before, row.after)) },
+      { name: "change", title: "Before → After", value: (row) => arrow(row.before, row.after), cell: (row) => openCell(panel, keyOf(row), row) },
     ],
     copy: () => {
       const asked = between(at);
@@ -47,7 +50,7 @@ export function comparePage() {
   return {
     element: h("div", null,
       h("form", { class: "filters", on: { submit: begin } }, h("label", null, "from ", from), h("button", null, "Compare"), h("span", null, " with the moment of the bar")),
-      filters(), said, table.element),
+      filters(), said, besides(table, panel)),
     async load(now) {
       at = now;
       const asked = between(now);
@@ -64,6 +67,7 @@ export function comparePage() {
         found.body.nextCursor ? `More than ${rows.length} rows are different; these are the first.` : `${rows.length} rows are different.`);
       now.cut({ epoch: later.epoch, eventTime: later.eventTime });
       table.setRows(rows);
+      panel.update();
     },
   };
 }

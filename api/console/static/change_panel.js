@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// A change in full, beside its table: before and after side by side, who sent it from where, what became of it, and what
+// else the same client changed. Which change it is stands in the address.
+
+import { get } from "./api.js";
+import { h, put, show } from "./dom.js";
+import { here, link, set } from "./place.js";
+import { both, plainUtc } from "./times.js";
+import { arrow, brief, perm } from "./words.js";
+
+const OTHERS = 20;
+const TOPICS = 100;
+const TIMES = /(Timestamp|^dataVersionTimestamp)$/;
+
+export class ChangePanel {
+  /** @param {function} find a row by its key, or undefined; what the address names is looked up by it */
+  constructor(find) {
+    this.find = find;
+    this.key = null;
+    this.title = h("h2", { tabindex: -1 });
+    this.body = h("div");
+    this.others = h("div");
+    this.element = h("aside", { class: "panel", "aria-label": "The change in full", hidden: true, on: { keydown: (event) => this.keyed(event) } },
+      h("div", { class: "panelhead" }, this.title, h("button", { type: "button", "aria-label": "Close the panel", on: { click: () => this.close() } }, "Close")),
+      this.body, this.others);
+  }
+
+  /** Open, from a table's button. */
+  open(key, opener) {
+    this.opener = opener;
+    set({ change: key }, { replace: true });
+    this.update();
+    this.title.focus({ preventScroll: true });
+  }
+
+  close() {
+    const { key } = this;
+    set({ change: null }, { replace: true });
+    this.update();
+    const again = [...document.querySelectorAll("tr[data-key]")].find((line) => line.dataset.key === key);
+    (again?.querySelector("button.open") ?? this.opener)?.focus();
+  }
+
+  keyed(event) {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.close();
+  }
+
+  /** Show what the address names. Rows come anew while it is open: it is made again only where it is another. */
+  update() {
+    const key = here().params.get("change");
+    const row = key === null ? undefined : this.find(key);
+    show(this.element, row !== undefined);
+    if (row === undefined || key === this.key) {
+      if (row === undefined) this.key = null;
+      return;
+    }
+    this.key = key;
+    put(this.title, row.command ?? brief(row.key));
+    put(this.body, facts(row), sides(row.before, row.after), topics(row));
+    put(this.others);
+    this.askOthers(row).catch(() => put(this.others)); // the panel goes without them
+  }
+
+  async askOthers(row) {
+    const address = hostOf(row.actor?.peer);
+    if (!address) return;
+    const { body } = await get("v1/changes", { peer: address, limit: OTHERS, to: here().params.get("as_of") });
+    if (this.key !== here().params.get("change")) return;
+    const others = body.changes.filter((each) => each.offset !== row.offset);
+    put(this.others, h("h3", null, `Other changes from ${address}`),
+      others.length ? h("ul", { class: "others" }, others.map((each) => h("li", null,
+        h("a", { href: link("audit", "", { from: each.epoch > 1 ? String(each.epoch - 1) : null, as_of: String(each.epoch), peer: address }) }, plainUtc(each.eventTime).slice(0, 19)),
+        ` ${each.command} ${[each.topic, each.brokerName].filter(Boolean).join(" of ")}`)))
+        : h("p", { class: "quiet" }, "None."),
+      h("p", null, h("a", { href: link("audit", "", { from: null, peer: address }) }, `All changes from ${address}`)));
+  }
+}
+
+function facts(row) {
+  const { actor } = row;
+  const entries = [
+    ["Time", row.eventTime && both(row.eventTime)],
+    ["Epoch", row.epoch !== undefined && h("a", { href: link("compare", "", { from: String(Math.max(1, row.epoch - 1)), as_of: String(row.epoch) }), title: "Everything that this epoch changed" }, row.epoch)],
+    ["Log offset", row.offset],
+    ["Result", row.outcome && h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "")],
+    ["User", actor?.user],
+    ["From", actor?.peer ?? (row.command === "BROKER_EXPIRED" ? "nobody: its deadline passed" : null)],
+    ["Gateway", actor && [actor.gateway, actor.via && ` by ${actor.via}`]],
+    ["Table", row.tableName ?? (row.command ? "none: the command itself" : null)],
+    ...Object.entries(row.key ?? {}).map(([name, value]) => [name, typed(name, value)]),
+  ];
+  return h("dl", { class: "whole" }, entries.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
+    .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+}
+
+/** Fields beside each other, those that are different first. */
+function sides(before, after) {
+  if (!before && !after) return null;
+  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
+  const isSame = (name) => before && after && JSON.stringify(before[name] ?? null) === JSON.stringify(after[name] ?? null);
+  const [same, different] = [names.filter(isSame), names.filter((name) => !isSame(name))];
+  const table = (some) => h("table", { class: "sides" },
+    h("thead", null, h("tr", null, ["Field", "Before", "After"].map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", null, some.map((name) => h("tr", null, h("th", { scope: "row" }, name),
+      h("td", { class: before && !isSame(name) ? "was" : null }, before ? typed(name, before[name]) : "no row"),
+      h("td", { class: after && !isSame(name) ? "is" : null }, after ? typed(name, after[name]) : "no row")))));
+  return [h("h3", null, before && after ? "Before and after" : before ? "Removed" : "Added"),
+    different.length ? table(different) : h("p", { class: "quiet" }, "No field is different."),
+    same.length ? h("details", null, h("summary", null, `${same.length} unchanged fields`), table(same)) : null];
+}
+
+/** A value as what it is: permissions by letters, times as times, texts in quotes. */
+function typed(name, value) {
+  if (value === null || value === undefined) return h("span", { class: "quiet" }, "none");
+  if (name === "perm") return perm(value);
+  if (TIMES.test(name) && typeof value === "number" && value > 0) return [plainUtc(value), " UTC"];
+  if (typeof value === "object") {
+    return h("dl", { class: "inner" }, Object.entries(value).map(([inner, each]) => [h("dt", null, inner), h("dd", null, typed(inner, each))]));
+  }
+  return h("code", { class: typeof value }, typeof value === "string" ? `"${value}"` : String(value));
+}
+
+function topics(row) {
+  if (!row.alike || row.alike.length < 2) return null;
+  return h("details", null, h("summary", null, `The same for ${row.alike.length} topics`),
+    h("ul", { class: "others" }, row.alike.slice(0, TOPICS).map((each) => h("li", null, h("a", { href: link("history", each.topic, { of: null }) }, each.topic)))),
+    row.alike.length > TOPICS ? h("p", { class: "quiet" }, `and ${row.alike.length - TOPICS} more: tick "each row", or take the CSV.`) : null);
+}
+
+/** An address without its port, as the filter of the Audit Log takes it. */
+function hostOf(peer) {
+  return peer ? peer.replace(/:\d+$/, "").replace(/^\[|\]$/g, "") : "";
+}
+
+/** A cell that shows "before → after" and opens the panel. */
+export function openCell(panel, key, row) {
+  const text = arrow(row.before, row.after);
+  return h("button", { type: "button", class: "open", title: text || "Show the change in full", "aria-label": `Show in full: ${row.command ?? ""} ${text}`, on: { click: (event) => panel.open(key, event.currentTarget) } }, text || "details");
+}
+
+/** A table with the panel beside it. */
+export function besides(table, panel) {
+  return h("div", { class: "beside" }, table.element, panel.element);
+}
