@@ -181,7 +181,7 @@ async function load(wanted, signal, changed) {
 
 function tell(answer, asOf) {
   const time = /^\d+$/.test(asOf) ? answer.eventTime : asOf;
-  put(banner, `This is how it was at ${both(time)}, epoch ${answer.epoch}. What was cannot be changed. `,
+  put(banner, `This is how it was at ${both(time)}, epoch ${answer.epoch}. You cannot change anything at an earlier time. `,
     h("button", { type: "button", on: { click: () => bar.now() } }, "Back to now"));
   show(banner, true);
 }

@@ -56,7 +56,7 @@ export function comparePage() {
       const asked = between(now);
       if (document.activeElement !== from) from.value = here().params.get("from") ?? "";
       if (asked.from === null) {
-        put(said, "Say from when, or mark a range on the bar (m).");
+        put(said, "Enter a time in \"from\", or mark a range on the time bar (m), to see what is different.");
         table.setRows([]);
         return;
       }
