@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for a clone, not for a server: `test`, `check`, `fix`, `coverage`, `docs`, `torture` and `bench`."""
+"""Commands for a clone, not for a server: `test`, `check`, `fix`, `coverage`, `docs`, `torture`, `bench`, `release`."""
 
 from __future__ import annotations
 
@@ -135,8 +135,22 @@ def bench(
     )
 
 
+def release(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="STEP", help="Steps to run. Default: all of them.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Run the release checklist. It changes nothing.")] = False,
+) -> None:
+    """Run the release checklist: version, wheel, checks, documents, tests, migration, benches and images."""
+    if not check:
+        raise SetupError("release only has --check so far: ./routelake release --check.")
+    from dev.release.checklist import main
+
+    raise typer.Exit(main(names or []))
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(test)
-    for command in (check, fix, coverage, docs, torture, bench):
+    for command in (check, fix, coverage, docs, torture, bench, release):
         app.command()(command)

@@ -22,7 +22,7 @@ _SECTIONS: Final = {
     "Query the history": ("history", "sql", "spark-sql"),
     "Administer RocketMQ": ("admin", "import-kv", "route", "broker", "fleet"),
     "Maintain": ("backup", "restore", "doctor", "plan", "log", "lake", "completion"),
-    "Develop": ("test", "check", "fix", "coverage", "docs", "torture", "bench"),
+    "Develop": ("test", "check", "fix", "coverage", "docs", "torture", "bench", "release"),
 }
 """Title -> first words of its commands."""
 
