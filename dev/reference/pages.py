@@ -55,7 +55,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
 }
 """Name of a block -> function that returns its Markdown."""
 
-_BLOCK: Final = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK: Final = re.compile(r"^(<!-- generated: ([\w-]+) -->\n).*?^(<!-- end -->)", re.DOTALL | re.MULTILINE)
 
 
 def filled(page: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS) -> str:
@@ -75,7 +75,7 @@ def filled(page: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS) -> str:
         return f"{match[1]}\n{blocks[match[2]]().strip()}\n\n{match[3]}"
 
     new = _BLOCK.sub(fill, page)
-    if new.count("<!-- generated: ") != len(_BLOCK.findall(new)):
+    if len(re.findall(r"^<!-- generated: ", new, re.MULTILINE)) != len(_BLOCK.findall(new)):
         raise ValueError("a line '<!-- generated: NAME -->' has no line '<!-- end -->' after it")
     return new
 
