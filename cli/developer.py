@@ -141,7 +141,7 @@ def release(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Run the release checklist. It changes nothing.")] = False,
 ) -> None:
-    """Run the release checklist: version, wheel, checks, documents, tests, migration, benches and images."""
+    """Run the release checklist: version, wheel, checks, documents, tests, benches and images."""
     if not check:
         raise SetupError("release only has --check so far: ./routelake release --check.")
     from dev.release.checklist import main

@@ -113,7 +113,6 @@ STEPS: Final = (
     Step("docs", _command("docs")),
     Step("tests", _command("test", "--coverage")),
     Step("deep-tests", _command("test", "--deep")),
-    Step("migration", _command("test", "--deep", "tests/e2e/test_migration.py")),
     Step("benches", _command("bench")),
     Step("gateway-image", _image("gateway"), needs="podman"),
     Step("fold-image", _image("fold"), needs="podman"),
