@@ -56,7 +56,7 @@ def test_what_does_not_go_together(file: Path) -> None:
     issuer: dict[str, Any] = {"oidc_issuer": "https://login.example.org", "oidc_audience": "routelake"}
     for found, why in (
         (options(auth_mode=AuthMode.ENFORCE), "needs accounts. Set --auth FILE"),
-        (options(file, auth_require_tls=True, auth_admin_plaintext=True), "contradict each other"),
+        (options(file, auth_require_tls=True, auth_admin_plaintext=True), "cannot be used together"),
         (options(file, oidc_issuer="https://login.example.org"), "belong together"),
         (options(file, oidc_audience="routelake"), "belong together"),
         (options(**issuer), "needs accounts for the clients of port 9876"),

@@ -374,7 +374,7 @@ def test_addresses_that_others_reach(refused: Refused, ports: tuple[str, ...], t
         with pytest.raises(AssertionError, match="it went on"):
             refused("serve", *ports, "--remoting", f":{free_port()}", "--http", f":{free_port()}", *more)
     assert "needs accounts. Set --auth FILE" in refused(command, *ports, "--auth-mode", "audit")
-    assert "contradict" in refused(
+    assert "cannot be used together" in refused(
         command, *ports, "--auth", str(accounts), "--auth-require-tls", "--auth-admin-plaintext"
     )
     accounts.write_text("accounts:\n  - {accessKey: a, secretKey: secret1, adnim: true}\n")
