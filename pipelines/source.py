@@ -68,7 +68,7 @@ MAX_BYTES_PER_BATCH: Final = 32 * 1024 * 1024
 POLL_S: Final = 0.005
 """How often a waiting stream looks for new records: 20 microseconds each time."""
 
-WAIT_S: Final = 0.5
+WAIT_S: Final = 1.0
 """Time until the source tells Spark that there is no batch. Spark asks again at once, which takes some milliseconds of
 processor."""
 
