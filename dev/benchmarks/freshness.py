@@ -23,7 +23,7 @@ from dev.benchmarks.harness.background import heartbeats
 from dev.benchmarks.harness.bench import Bench
 from dev.benchmarks.harness.frames import Link, brokers, register_all, registration, route_query
 from dev.benchmarks.harness.machine import Meter, tree
-from dev.benchmarks.harness.peers import Server, kafka_log, nameserver, routelake
+from dev.benchmarks.harness.peers import Server, kafka_log, nameserver, routelake, rust_nameserver
 from dev.benchmarks.harness.report import Figure, Result, median, quantile
 from dev.peers.java import wait_until
 from dev.peers.stopped import stopped
@@ -68,11 +68,15 @@ def run(bench: Bench) -> Result:
                 seen = scene.samples(lake, count)
             figures += _figures(bench, log, "same gateway, fold stopped", seen, "")
             details[f"{log}, fold stopped"] = seen
-    with nameserver() as java, Scene.of(bench, java) as scene:
-        seen = scene.samples(java, count)
-    details["NameServer"] = seen
-    for name, value in (("p50", median(seen)), ("p99", quantile(seen, 0.99))):
-        figures.append(Figure(f"NameServer {name}", value, "ms", note="in memory only"))
+    for peer in (nameserver(), rust_nameserver(bench.say)):
+        with peer as server:
+            if server is None:
+                continue
+            with Scene.of(bench, server) as scene:
+                seen = scene.samples(server, count)
+        details[server.name] = seen
+        for name, value in (("p50", median(seen)), ("p99", quantile(seen, 0.99))):
+            figures.append(Figure(f"{server.name} {name}", value, "ms", note="in memory only"))
     return Result("freshness", figures, details=details)
 
 

@@ -26,7 +26,7 @@ from dev.benchmarks.harness.comparison import (
 )
 from dev.benchmarks.harness.frames import Link, brokers, register_all, topic_name
 from dev.benchmarks.harness.loadgen import OPAQUE, Load
-from dev.benchmarks.harness.peers import ROUTELAKE, Server, entered, nameserver, routelake
+from dev.benchmarks.harness.peers import ROUTELAKE, Server, entered, nameserver, routelake, rust_nameserver
 from dev.benchmarks.harness.report import Figure, Result, median
 from dev.benchmarks.harness.tls import certificate
 from remoting.codec.frame import RemotingCommand, encode_frame
@@ -70,7 +70,9 @@ def compare(
     with ExitStack() as stack:
         pair = certificate(bench.folder) if tls else None
         options = () if pair is None else ("--tls-cert", str(pair[0]), "--tls-key", str(pair[1]))
-        servers = entered(stack, nameserver(pair), routelake(bench.folder / "data", (*bench.serve_options, *options)))
+        ours = routelake(bench.folder / "data", (*bench.serve_options, *options))
+        rust = () if tls else (rust_nameserver(bench.say),)  # it is compared over plain connections
+        servers = entered(stack, nameserver(pair), *rust, ours)
         for server in servers:
             links = [stack.enter_context(Link(server.port)) for _ in fleet]
             register_all(links, fleet)

@@ -7,7 +7,7 @@ import os
 import subprocess
 from typing import Final
 
-from dev.peers.go_program import NoGoProgramError, go_program
+from dev.peers.built_program import NoProgramError, go_program
 from dev.peers.java import free_port, port_answers, wait_until
 from dev.peers.peer import Served
 
@@ -17,7 +17,7 @@ _ACCESS_KEY: Final = "test"
 _SECRET_KEY: Final = "testtest"  # noqa: S105 (of a server on loopback)
 
 
-NoVersityGwError = NoGoProgramError
+NoVersityGwError = NoProgramError
 """It is not there, and cannot be built."""
 
 

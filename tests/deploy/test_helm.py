@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.peers.go_program import NoGoProgramError, go_program
+from dev.peers.built_program import NoProgramError, go_program
 from dev.peers.routelake import ROOT
 
 CHART = ROOT / "deploy" / "helm" / "routelake"
@@ -86,7 +86,7 @@ def helm(request: pytest.FixtureRequest) -> Path:
     found = shutil.which("helm")
     try:
         return Path(found) if found else go_program(HELM, HELM_VERSION, build=request.config.getoption("--deep"))
-    except NoGoProgramError as error:
+    except NoProgramError as error:
         pytest.skip(f"helm is not here: {error}")
 
 

@@ -17,6 +17,9 @@ from dev.benchmarks.harness.machine import Meter
 from dev.benchmarks.harness.peers import NAMESERVER, ROUTELAKE, Server, only
 from dev.benchmarks.harness.report import Figure, median
 
+AHEAD = 1.0
+"""Times the throughput of a peer other than the NameServer."""
+
 
 class Shape(msgspec.Struct, frozen=True):
     """Connections and requests under way on each."""
@@ -112,6 +115,9 @@ def figures(
         f"cores used by the fold {beside:.2f}, by others {other:.2f}"
     )
     found = [Figure(f"{shape} throughput", rate[ROUTELAKE] / rate[NAMESERVER], "x", target, note=note, peers=rate)]
+    for peer in rate.keys() - {ROUTELAKE, NAMESERVER}:
+        note = f"{rate[ROUTELAKE]:,.0f} against {rate[peer]:,.0f} req/s"
+        found.append(Figure(f"{shape} throughput, {peer}", rate[ROUTELAKE] / rate[peer], "x", AHEAD, note=note))
     if p99_target is not None:
         note = f"p99 {p99[ROUTELAKE]:.2f} against {p99[NAMESERVER]:.2f} ms"
         ratio = p99[ROUTELAKE] / p99[NAMESERVER]

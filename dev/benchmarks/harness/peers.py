@@ -7,19 +7,22 @@ timers, garbage collector or Spark. Brokers register with a timeout of an hour, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from dev.benchmarks.harness.machine import tree
+from dev.peers.built_program import NoProgramError
 from dev.peers.java_tls import Files, java_tls
 from dev.peers.kafka import Kafka
 from dev.peers.rocketmq import StockNameServer
 from dev.peers.routelake import ROOT, Routelake
+from dev.peers.rust_nameserver import RustNameServer
 from dev.peers.stopped import stopped
 
 NAMESERVER = "NameServer"
+RUST = "rocketmq-namesrv (Rust)"
 ROUTELAKE = "routelake"
 
 
@@ -88,6 +91,40 @@ def nameserver(tls: Files | None = None) -> Iterator[NameServer]:
         yield NameServer(stock)
 
 
+class RustServer:
+    """The NameServer of RocketMQ-Rust 1.0.0, an optimized build with its defaults."""
+
+    name = RUST
+
+    def __init__(self, rust: RustNameServer) -> None:
+        self.port = rust.port
+        self._rust = rust
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Its only process."""
+        assert self._rust.process is not None
+        return (self._rust.process.pid,)
+
+    @property
+    def serving_pids(self) -> Sequence[int]:
+        """Its only process."""
+        return self.pids
+
+
+@contextmanager
+def rust_nameserver(say: Callable[[str], None]) -> Iterator[RustServer | None]:
+    """RocketMQ-Rust's NameServer; None, and the reason to ``say``, if it cannot be built here."""
+    try:
+        rust = RustNameServer()
+    except NoProgramError as error:
+        say(f"  without {RUST}: {error}")
+        yield None
+        return
+    with rust:
+        yield RustServer(rust)
+
+
 @contextmanager
 def routelake(
     data_dir: Path, options: Sequence[str] = (), command: str = "serve", name: str = ROUTELAKE, root: Path = ROOT
@@ -116,6 +153,6 @@ def only(server: Server, among: Sequence[Server]) -> Iterator[None]:
         yield
 
 
-def entered(stack: ExitStack, *servers: AbstractContextManager[Server]) -> list[Server]:
-    """Start servers that end with the stack."""
-    return [stack.enter_context(server) for server in servers]
+def entered(stack: ExitStack, *servers: AbstractContextManager[Server | None]) -> list[Server]:
+    """Start servers that end with the stack; those that cannot be had are left out."""
+    return [found for server in servers if (found := stack.enter_context(server)) is not None]
