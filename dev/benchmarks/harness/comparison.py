@@ -158,12 +158,12 @@ def same_answers(ports: Sequence[int], topics: Sequence[str]) -> int:
 
 
 def _canonical(route: dict[str, Any]) -> dict[str, Any]:
-    """A NameServer lists brokers in the order of a hash table."""
-    return {
-        name: sorted(value, key=lambda row: str(row["brokerName"])) if name in ("brokerDatas", "queueDatas") else value
-        for name, value in route.items()
-        if value is not None
-    }
+    """The route without nulls; a NameServer lists brokers in the order of a hash table."""
+    found = {name: value for name, value in route.items() if value is not None}
+    for name in ("brokerDatas", "queueDatas"):
+        rows = [{key: value for key, value in row.items() if value is not None} for row in found.get(name, ())]
+        found[name] = sorted(rows, key=lambda row: str(row["brokerName"]))
+    return found
 
 
 def builtins(samples: Mapping[str, Mapping[str, Sequence[Sample]]]) -> dict[str, Any]:
