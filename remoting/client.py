@@ -34,7 +34,8 @@ from schemas.errors import ProtocolError
 CONNECT_TIMEOUT_S: Final = 3.0
 """NettyClientConfig.connectTimeoutMillis."""
 ANSWER_TIMEOUT_S: Final = 3.0
-"""Of one request, unless the call says otherwise (MQClientAPIImpl's usual timeoutMillis)."""
+"""Time limit for the answer to one request, in seconds (MQClientAPIImpl's usual timeoutMillis).
+A call can set another limit."""
 
 MAX_PORT: Final = 65_535
 _MAX_HOST: Final = 253
@@ -60,13 +61,13 @@ class RemotingClient:
         sign: Sign | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connects to nobody yet.
+        """Create a client without connections.
 
         Args:
-            on_request: Takes what a peer asks of us, on the event loop; None leaves it unanswered.
-            language: What we say we are written in.
+            on_request: Handles a peer's request, on the event loop. None leaves requests unanswered.
+            language: Language code that this client sends in each request.
             frame_limit_bytes: Largest frame to take.
-            sign: Signs each request; None: nobody asks who this is.
+            sign: Signs each request; None: requests are not signed.
             tls: Encrypts every connection; None: plain.
         """
         self._sign = sign
@@ -130,7 +131,7 @@ class RemotingClient:
         link.send(msgspec.structs.replace(request, flag=request.flag | FLAG_ONEWAY))
 
     def is_connected(self, address: str) -> bool:
-        """Whether there is an open connection to an address."""
+        """Return whether there is an open connection to an address."""
         task = self._links.get(address)
         return task is not None and task.done() and _alive(task)
 
@@ -193,7 +194,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _look(task: asyncio.Task[_Link]) -> None:
-    """Whoever asked may have given up by now; the failure is not forgotten, the next one asks anew."""
+    """Retrieve the failure of a link task, so that asyncio does not log it; the next request connects anew."""
     if not task.cancelled():
         task.exception()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong when this side asks.
+"""Errors of requests that this side sends.
 
 RoutelakeError
 ├── NothingDoneError         answered, but there was nothing to do
@@ -52,7 +52,7 @@ class AnswerError(ClientError):
 
     Attributes:
         code: The response code.
-        remark: What the peer said.
+        remark: Remark of the answer.
     """
 
     def __init__(self, address: str, answer: RemotingCommand) -> None:
@@ -68,7 +68,10 @@ the texts of all of them ("Multiple exceptions: ..."): asyncio before 3.12 and u
 
 
 def why_not_connected(error: BaseException) -> str:
-    """Why no connection could be made, in the system's words; libraries' hold Python's tuples, or say nothing."""
+    """Return why no connection could be made, in the system's words.
+
+    The texts of libraries hold Python's tuples, or say nothing.
+    """
     if isinstance(error, socket.gaierror) and error.strerror:
         return error.strerror
     if isinstance(error, ssl.SSLError):

@@ -25,13 +25,13 @@ _FRESH_S: Final = 1.0
 
 
 class Holding(NamedTuple, Generic[T]):
-    """What one connection holds.
+    """Bytes that one connection holds.
 
     Attributes:
-        connection: Whose it is.
-        address: As `address_of` makes it.
-        size_bytes: How much.
-        since_s: From when on, on the clock of ``now_s``.
+        connection: The connection.
+        address: Its address, as `address_of` returns it.
+        size_bytes: Number of bytes.
+        since_s: Time since which it holds them, on the clock of ``now_s``.
     """
 
     connection: T
@@ -44,12 +44,12 @@ def to_evict(holdings: Iterable[Holding[T]], excess_bytes: int, now_s: float) ->
     """The connections to evict so that at least ``excess_bytes`` become free, if so much is held.
 
     Args:
-        holdings: All of them.
-        excess_bytes: How much is to become free.
-        now_s: The time.
+        holdings: All connections that hold bytes.
+        excess_bytes: Number of bytes that are to become free.
+        now_s: The current time, in seconds.
 
     Returns:
-        They, in the order in which they were chosen.
+        The connections, in the order in which they were chosen.
     """
     addresses: defaultdict[str, list[tuple[float, int, Holding[T]]]] = defaultdict(list)
     for order, holding in enumerate(holdings):
@@ -85,11 +85,11 @@ def over_limit(
     come, small frames that wait for their turn would go in vain.
 
     Args:
-        holdings: All that can go.
-        held_bytes: How much is held, what cannot go included.
-        limit_bytes: How much may be held.
-        now_s: The time.
-        after_s: What counts as a while.
+        holdings: All connections that can be evicted.
+        held_bytes: Number of bytes held, also by connections that cannot be evicted.
+        limit_bytes: Number of bytes that may be held.
+        now_s: The current time, in seconds.
+        after_s: Minimum time that a connection has held something, in seconds.
     """
     excess_bytes = held_bytes - limit_bytes * 3 // 4
     if is_far_over(held_bytes, limit_bytes):
@@ -104,7 +104,7 @@ def largest_address(counts: dict[str, int], newcomer: str, tie: Callable[[str], 
     Args:
         counts: What each address has.
         newcomer: The address that asks for one more.
-        tie: Of addresses that have as many, the one with most of this loses; of equals, or without it, the newcomer.
+        tie: Ranks addresses with equal counts: the highest loses. If equal again, or None, the newcomer loses.
     """
     own = counts.get(newcomer, 0) + 1
     most = max(own, max(counts.values(), default=0))
@@ -182,7 +182,7 @@ class FairLimit(Generic[T]):
 
 
 def address_of(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 that one machine has of IPv6."""
+    """Return the unit that counts as one address: an IPv4 address, or the /64 that one machine has of IPv6."""
     if ":" not in host:
         return host
     try:

@@ -122,7 +122,7 @@ class BrokerHeader(msgspec.Struct, frozen=True):
 
 
 def read_route_query(command: RemotingCommand) -> tuple[str | None, bool, str | None]:
-    """What a GET_ROUTEINFO_BY_TOPIC asks for.
+    """Read the topic, the dialect and the zone that a GET_ROUTEINFO_BY_TOPIC asks for.
 
     Returns:
         Its topic; whether the answer has fastjson's dialect with bare numeric keys; its zone, None unless the answer
@@ -141,7 +141,7 @@ def read_route_query(command: RemotingCommand) -> tuple[str | None, bool, str | 
 
 
 def read_broker_header(command: RemotingCommand) -> BrokerHeader:
-    """What RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader, QueryDataVersionRequestHeader, … share."""
+    """Read the fields that RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader, … have in common."""
     return BrokerHeader(
         command.ext("clusterName"),
         command.ext("brokerName"),
@@ -177,12 +177,12 @@ def read_register_broker_header(command: RemotingCommand) -> RegisterBrokerHeade
 
 
 class RequestContext(msgspec.Struct, frozen=True):
-    """What the event of a request needs besides the request.
+    """Data beside the request that its event needs.
 
     Attributes:
-        actor: Who sent it.
+        actor: Sender of the request.
         channel: The connection that a registration binds to.
-        now_ms: For a DataVersion without timestamp.
+        now_ms: Time for a DataVersion without timestamp.
         delete_absent_topics: The gateway's deleteTopicWithBrokerRegistration.
         inflated_limit_bytes: Bound of a compressed registration.
     """
@@ -195,11 +195,11 @@ class RequestContext(msgspec.Struct, frozen=True):
 
 
 def to_event(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
-    """What a request puts on the log.
+    """Convert a request to the event that goes on the event log.
 
     Args:
         command: A request with one of `EVENT_CODES`.
-        context: Of this request.
+        context: Context of this request.
 
     Returns:
         The event, or None when the answer is the request's ordinary OK and nothing happens.
@@ -409,7 +409,7 @@ def read_topic_registration(command: RemotingCommand) -> tuple[str, list[Registe
 def rows_to_register(
     rows: Sequence[RegisterTopicQueue], brokers: Container[str], *, topic_exists: bool
 ) -> list[RegisterTopicQueue]:
-    """Which rows of a 217 are written: of a new topic all or none, else those before the first unknown broker.
+    """Select the rows of a 217 to write: of a new topic all or none, else those before the first unknown broker.
 
     Args:
         rows: As `read_topic_registration` has them.

@@ -41,7 +41,7 @@ _unpack_start = struct.Struct(">iI").unpack_from
 
 
 class CachedRequest(Protocol):
-    """What all requests have in common that differ in their opaque alone.
+    """The common part of all requests that differ in their opaque alone.
 
     Attributes:
         reply: The reply of the moment, if it is known already.
@@ -55,11 +55,11 @@ class CachedRequest(Protocol):
 
 
 Recognised = tuple[CachedRequest, bytes]
-"""What a request asks, and the digits of its opaque."""
+"""A recognised request, and the digits of its opaque."""
 
 
 class RequestCache(Protocol):
-    """What a server gives to its connections. Called on its event loop; waits for nothing."""
+    """Cache of requests that a server gives to its connections. Called on its event loop; waits for nothing."""
 
     @property
     def code(self) -> int:
@@ -116,13 +116,13 @@ class RemotingConnection:
         self._needed = 1
         self._announced = 0
         self._head: RemotingCommand | None = None
-        """Of a large frame that has begun: without its body."""
+        """Head, without the body, of a large frame that has begun."""
         self._may_have_preamble = True
         self.error: ProtocolError | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """What is kept of a frame that has begun but not ended."""
+        """Number of bytes kept of a frame that has begun but not ended."""
         return len(self._buffer)
 
     @property
@@ -170,7 +170,7 @@ class RemotingConnection:
         return received
 
     def _skip_preamble(self, data: bytes) -> int:
-        """Where the first frame starts; leaves `_may_have_preamble` set while that is open."""
+        """Return the offset of the first frame; leave `_may_have_preamble` set while the offset is unknown."""
         size = preamble_bytes(data)
         if size is None:
             self._needed = len(data) + 1
@@ -236,12 +236,12 @@ def _decode_head(mark: int, header: bytes, size: int) -> RemotingCommand:
     """Decode the header of a large frame, once, and refuse the frame if it is no registration.
 
     Args:
-        mark: The frame's.
-        header: In full.
-        size: Of the whole frame.
+        mark: Second word of the frame, as a number: serialization type and header length.
+        header: The complete header.
+        size: Size of the whole frame, in bytes.
 
     Raises:
-        ProtocolError: It is none, or has more fields than it may keep while its body comes.
+        ProtocolError: The frame is no registration, or has more header fields than are accepted.
     """
     command = decode_header(mark >> 24, header, b"")
     if command.code != RequestCode.REGISTER_BROKER:

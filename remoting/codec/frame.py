@@ -84,12 +84,12 @@ class RemotingCommand(msgspec.Struct):
 
     @property
     def is_response(self) -> bool:
-        """Whether flag bit 0 is set."""
+        """Return whether flag bit 0 is set."""
         return bool(self.flag & FLAG_RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether flag bit 1 is set: no answer is expected, nor sent."""
+        """Return whether flag bit 1 is set: no answer is expected, nor sent."""
         return bool(self.flag & FLAG_ONEWAY)
 
     def ext(self, name: str) -> str | None:
@@ -113,7 +113,7 @@ _ALPN_WITH_H2 = re.compile(rb"\x00\x10\x00.\x00.(?:.{0,64}?)\x02h2", re.DOTALL)
 
 
 def offers_h2(client_hello: bytes) -> bool:
-    """Whether the beginning of a TLS connection offers HTTP/2 (RFC 7301), as gRPC clients do."""
+    """Return whether the beginning of a TLS connection offers HTTP/2 (RFC 7301), as gRPC clients do."""
     return _ALPN_WITH_H2.search(client_hello) is not None
 
 
@@ -266,7 +266,7 @@ _decode_loosely = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse
 
 
 def _decode_json_loosely(header: bytes, body: bytes) -> RemotingCommand:
-    """What fastjson2 makes of a header whose values have other types than declared."""
+    """Decode a header whose values have other types than declared, as fastjson2 does."""
     try:
         fields = _decode_loosely(header.decode())
         if not isinstance(fields, dict):
@@ -449,7 +449,7 @@ def _read_text(header: bytes, at: int, length_format: struct.Struct) -> tuple[st
 
 
 def fields_problem(command: RemotingCommand) -> str | None:
-    """Why header fields are refused: there are more, or longer ones, than any peer has a use for.
+    """Return the reason to refuse header fields: more, or longer, fields than any peer needs. None: accept.
 
     The value of PUT_KV_CONFIG has a bound of its own.
     """
@@ -476,7 +476,7 @@ def encode_frame(command: RemotingCommand, serialize_type: SerializeType | None 
 
     Args:
         command: What to write.
-        serialize_type: Of the header; None is the command's own.
+        serialize_type: Serialization of the header; None is the command's own.
 
     Raises:
         ProtocolError: Header or frame are longer than their length fields can say, or a value has no binary form.

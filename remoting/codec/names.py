@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names can be stored. RocketMQ's NameServer takes anything; here a name is part of a table's key or of a path.
+"""Rules for names that can be stored. RocketMQ's NameServer takes anything; here a name is part of a key or a path.
 
 A name that breaks these rules is refused with SYSTEM_ERROR and a remark that names the field and the rule. This is one
 of the deliberate differences; no stock broker comes near them (`TopicValidator` allows 127 ASCII characters).
@@ -37,7 +37,7 @@ def check_name(field: str, name: str) -> str:
 
 
 def may_exist(name: str | None) -> bool:
-    """Whether something can have been stored under a name."""
+    """Return whether something can have been stored under a name."""
     if name is None:
         return False
     try:

@@ -29,13 +29,15 @@ _V2_BYTES: Final = {1: 12, 2: 36}
 
 
 def preamble_bytes(data: bytes) -> int | None:
-    """How long the preamble at the start of a connection is; 0 when there is none; None when more bytes must tell.
+    """Return the length of the preamble at the start of a connection, in bytes.
+
+    The length is 0 without a preamble, and None while more bytes are needed to decide.
 
     Args:
         data: Everything that has arrived, at least one byte.
 
     Raises:
-        ProtocolError: One that cannot be read.
+        ProtocolError: The preamble cannot be read.
     """
     if data.startswith(_V2_START):
         return _version_2(data)

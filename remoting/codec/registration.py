@@ -38,11 +38,11 @@ from schemas.rocketmq_json import quote_id_maps
 T = TypeVar("T")
 
 MAX_DATA_VERSION_BYTES: Final = 1024
-"""Of a DataVersion's JSON, which has three numbers: stock peers send some 70 bytes."""
+"""Maximum size of a DataVersion's JSON, which has three numbers: stock peers send some 70 bytes."""
 _MAPPING_FIELDS: Final = 7
-"""Of a TopicQueueMappingInfo, its map of queue ids among them."""
+"""Number of fields of a TopicQueueMappingInfo, its map of queue ids included."""
 MAX_ROUTE_BYTES: Final = 256 * 1024
-"""Of the body of REGISTER_TOPIC_IN_NAMESRV: `MAX_TOPIC_QUEUES` take some 100 kB."""
+"""Maximum size of the body of REGISTER_TOPIC_IN_NAMESRV: `MAX_TOPIC_QUEUES` take some 100 kB."""
 
 _MOST_FOR_ONE: Final = 1032
 """Bytes that zlib can make of one."""
@@ -59,7 +59,7 @@ _Long = Annotated[int, msgspec.Meta(ge=MIN_LONG, le=MAX_LONG)]
 
 
 class Registration(msgspec.Struct):
-    """What the body says. ``filter_server_list`` None leaves the table of filter servers as it is."""
+    """Decoded body of a registration. ``filter_server_list`` None leaves the table of filter servers as it is."""
 
     data_version: DataVersion
     topic_config_table: dict[str, QueueRow]
@@ -156,9 +156,9 @@ def decode_registration(
 
     Args:
         body: As sent; empty for none.
-        version: Of the request. It decides the form.
-        compressed: The header field.
-        now_ms: For a DataVersion without timestamp.
+        version: Version of the request. It decides the form of the body.
+        compressed: The header field of that name: whether the body is compressed.
+        now_ms: Time for a DataVersion without timestamp.
         inflated_limit_bytes: A compressed body that becomes larger is refused.
 
     Raises:
@@ -279,7 +279,7 @@ def _filter_servers(servers: list[str] | None) -> list[str] | None:
 
 
 def inflates_beyond(body: bytes, size_bytes: int) -> bool:
-    """Whether a compressed body becomes larger than that; at most so much is inflated to find out."""
+    """Return whether a compressed body inflates to more than ``size_bytes``; inflate no more than that."""
     if len(body) * _MOST_FOR_ONE <= size_bytes:
         return False
     try:
@@ -289,7 +289,7 @@ def inflates_beyond(body: bytes, size_bytes: int) -> bool:
 
 
 def inflated_bytes(body: bytes, limit_bytes: int) -> int:
-    """What a compressed body becomes, or the limit, whichever is less; nothing of it is kept."""
+    """Return the inflated size of a compressed body, or the limit if that is less. Keep none of the data."""
     inflater, size = zlib.decompressobj(), 0
     with suppress(zlib.error):
         while body and size < limit_bytes:
@@ -319,7 +319,7 @@ class _Blocks:
         self._at = 0
 
     def count(self) -> int:
-        """How many blocks follow; each takes four bytes at least."""
+        """Read the number of blocks that follow; each takes at least four bytes."""
         count = self._int()
         if not 0 <= count <= (len(self._data) - self._at) // 4:
             raise BadRequestError(f"Failed to decode RegisterBrokerBody: a count of {count} where there is no room")
@@ -378,7 +378,7 @@ def _topic_line(line: bytes, shared: dict[str, QueueRow]) -> tuple[str, QueueRow
 
     Args:
         line: As sent.
-        shared: What follows the name in earlier lines, which is mostly the same.
+        shared: Rows by the text after the name, of earlier lines: that text is mostly the same.
     """
     name, _, rest = line.decode("utf-8", "replace").partition(" ")
     row = shared.get(rest)

@@ -90,9 +90,9 @@ class EncodedReply:
     start depends on how many digits there are, through the length fields.
 
     Attributes:
-        command: What it was made of. It must not change.
+        command: Command that was encoded. It must not change.
         code: Its response code.
-        body: What follows the header.
+        body: Body that follows the header.
         size: About how many bytes a reply has.
     """
 
@@ -131,7 +131,7 @@ class RemarkTemplate:
 
     Attributes:
         code: Its response code.
-        length: Of its header, without text and opaque.
+        length: Length of its header, without text and opaque.
     """
 
     def __init__(self, make: Callable[[str], RemotingCommand]) -> None:

@@ -58,14 +58,14 @@ _GO_AWAY: Final = b"\0\0\0\0\0\0\0\x01" + GRPC_IS_ELSEWHERE.encode()
 # SETTINGS without any, then GOAWAY with PROTOCOL_ERROR and a text, which gRPC clients show (RFC 9113, 6.5 and 6.8).
 _HTTP_2_REFUSAL: Final = b"\0\0\0\x04" + bytes(5) + len(_GO_AWAY).to_bytes(3) + b"\x07" + bytes(5) + _GO_AWAY
 FIELD_BYTES: Final = 160
-"""Of a header field, beside what name and value say: its place in the dict, and two objects."""
+"""Memory of a header field beside its name and value, in bytes: its place in the dict, and two objects."""
 
 CLOSE_GRACE_S: Final = 5.0
-"""How long a closed connection may take to flush before it is dropped."""
+"""Time that a closed connection may take to flush before it is dropped, in seconds."""
 
 
 class Handler(Protocol):
-    """What the server asks. All methods are called on the event loop."""
+    """Interface that the server calls for connections and requests. All methods are called on the event loop."""
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """The answer to a request; None for none at all. What it raises becomes an answer (`answers.failure`).
@@ -89,7 +89,7 @@ class InlineAuthorizer(Protocol):
 
 
 class Server(Protocol):
-    """What a connection asks of the server that has accepted it. Its attributes are explained at `RemotingServer`."""
+    """Interface of the server that has accepted a connection. Its attributes are explained at `RemotingServer`."""
 
     settings: RemotingSettings
     handler: Handler
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more can be sent."""
+        """Return whether nothing more can be sent."""
         return self._transport is None or self._transport.is_closing()
 
     def send(self, command: RemotingCommand, serialize_type: SerializeType = SerializeType.JSON) -> bool:
@@ -409,7 +409,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held(self) -> Holding[Connection]:
-        """What has come and is not being handled."""
+        """Return the bytes that have come and are not being handled."""
         return Holding(self, self.address, self._unfinished_bytes + self._backlog_bytes, self._holding_since_s)
 
     @property
@@ -427,7 +427,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to come of an unfinished frame, as far as it has said."""
+        """Number of bytes still to come of an unfinished frame, as far as the peer has announced it."""
         incoming = self._incoming
         return 0 if self.closed else max(0, incoming.announced_bytes - incoming.buffered_bytes)
 
@@ -443,7 +443,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of it is being handled."""
+        """Return whether no request of this connection is being handled."""
         return not self._in_flight and self.close_reason is None
 
     def go_on(self) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose TLS handshake is begun next, and who has begun too many.
+"""Order of TLS handshakes, and the limit for addresses that have begun too many.
 
-To sign for one takes the event loop some 0.3 ms (P-256) or 0.5 ms (RSA of 2,048 bits), and whoever asks for it pays
-nothing: the first message can be the same each time. So one is begun in each turn of the loop, address after address:
-however many want one, whoever is connected waits for one at most, and an address waits for no other's queue.
+To sign for a handshake takes the event loop some 0.3 ms (P-256) or 0.5 ms (RSA of 2,048 bits). The client pays
+nothing: its first message can be the same each time. So one handshake is begun in each turn of the loop, address after
+address: a connected peer waits for at most one handshake, and an address does not wait for the queue of another.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 OVER_QUOTA: Final = "quota-tls-handshakes"
-"""Why a connection is closed: its address has begun too many of late."""
+"""Reason to close a connection: its address has begun too many handshakes of late."""
 
 
 class Waiting(Protocol):
     """A connection whose first message has come."""
 
     def begin(self) -> None:
-        """It is its turn."""
+        """Begin the handshake: it is this connection's turn."""
 
 
 class Handshakes:
     """The queue of one gateway, for all its ports. Lives on one event loop."""
 
     def __init__(self, refusal: Callable[[str], str | None] = lambda _address: None) -> None:
-        """Nobody waits.
+        """Create an empty queue.
 
         Args:
-            refusal: Gets the address of one that wants a handshake, and says why there is none; None: there is one.
+            refusal: Returns why an address gets no handshake now; None: it gets one.
         """
         self.refusal = refusal
         self._waiting: OrderedDict[str, deque[Waiting]] = OrderedDict()
-        """By address, the next one first."""
+        """Waiting connections by address, the next address first."""
 
     def wait(self, address: str, connection: Waiting) -> None:
         """Call its `begin` when it is its turn, not in this turn of the loop."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all connections of a server hold together, which of them are evicted, and which is read next.
+"""Memory that all connections of a server hold together; choice of those to evict and of the next to read.
 
 Four sums: of frames that have begun, of requests that wait, of requests being handled, and of answers that nobody
 reads. The first three share one bound; `FairQueue` keeps large frames within it. `remoting.codec.bounds` chooses the
@@ -18,7 +18,7 @@ from remoting.codec.bounds import Holding, is_far_over, over_limit, to_evict
 from remoting.server.settings import RemotingSettings
 
 LARGE_BYTES: Final = 128 * 1024
-"""Of a frame: from here on its sender takes turns."""
+"""Size of a frame, in bytes, from which on its sender takes turns."""
 
 _AT_A_TIME: Final = 8
 """A piece has up to 256 KB and takes some 100 us."""
@@ -40,7 +40,7 @@ class Peer(Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to come of its frame."""
+        """Number of bytes still to come of the peer's frame."""
         ...
 
     def read_on(self) -> None:
@@ -57,7 +57,7 @@ class Holder(Protocol):
 
     @property
     def held(self) -> Holding[Self]:
-        """What has come and is not being handled."""
+        """Return the bytes that have come and are not being handled."""
 
     @property
     def unread(self) -> Holding[Self]:
@@ -83,10 +83,10 @@ class FairQueue:
     """
 
     def __init__(self, memory: ConnectionMemory[Any] | None = None) -> None:
-        """Nobody waits yet.
+        """Create an empty queue.
 
         Args:
-            memory: None: there is always enough.
+            memory: Memory of the server; None: there is always enough.
         """
         self._memory = memory
         self._waiting: deque[Peer] = deque()
@@ -149,7 +149,7 @@ class FairQueue:
         peer.read_on()
 
     def _has_room(self, peer: Peer) -> bool:
-        """Whether its frame may become whole beside those that are being read."""
+        """Return whether the peer's frame may become whole beside those that are being read."""
         assert self._memory is not None
         if not self._reading:
             return self._memory.is_idle() or self._memory.has_room(peer.missing_bytes)
@@ -188,7 +188,7 @@ class ConnectionMemory(Generic[_C]):
         in_flight_bytes: Held of requests that are being handled.
         backlog_bytes: Held of requests that wait to be handled.
         unread_bytes: Held of answers that peers do not read, when they stopped.
-        fair_queue: Of the connections in the middle of a large frame.
+        fair_queue: Queue of the connections in the middle of a large frame.
     """
 
     def __init__(
@@ -220,21 +220,21 @@ class ConnectionMemory(Generic[_C]):
     # --- for FairQueue ---
 
     def is_short(self) -> bool:
-        """Whether large frames have to become whole one after the other."""
+        """Return whether large frames have to become whole one after the other."""
         return self.received_bytes > self._settings.max_received_bytes // 2
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether so much more may be received."""
+        """Return whether ``size_bytes`` more may be received."""
         return self.received_bytes + size_bytes <= self._settings.max_received_bytes
 
     def is_idle(self) -> bool:
-        """Whether no large request is being handled, whose end would make room."""
+        """Return whether no large request is being handled, the end of which would make room."""
         return self.in_flight_bytes < LARGE_BYTES
 
     # --- for connections ---
 
     def must_queue(self, unfinished_bytes: int) -> bool:
-        """Whether the sender of a large frame, of which so much is here, has to wait before it goes on."""
+        """Return whether the sender of a large frame has to wait after its first ``unfinished_bytes``."""
         return unfinished_bytes >= LARGE_BYTES or self.is_short()
 
     def unfinished_grew(self) -> None:
@@ -270,7 +270,7 @@ class ConnectionMemory(Generic[_C]):
         self.unread_bytes -= self._unread.pop(connection, 0)
 
     def may_start(self, size_bytes: int, connection: _C) -> bool:
-        """Whether a large request may be handled now; if not, the connection is called when it may."""
+        """Return whether a large request may be handled now; if not, the connection is called when it may."""
         if not self.in_flight_bytes or self.in_flight_bytes + size_bytes <= self._settings.max_received_bytes // 2:
             return True
         self._postponed[connection] = None

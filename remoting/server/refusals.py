@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a listener refuses or ends for its protection: counted by reason, and logged within bounds."""
+"""Refused and evicted connections of a listener: counted by reason, and logged within bounds."""
 
 from __future__ import annotations
 

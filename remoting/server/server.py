@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The listening side: accepts connections, keeps count of them, watches the clock, and closes in good order.
 
-What happens on a connection is in `remoting.server.channel`.
+`remoting.server.channel` handles each connection.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer, NettyServerConfig.
 """
@@ -35,7 +35,7 @@ _IDLEST: Final = 64
 """Connections that are looked up at once, to be evicted for newcomers."""
 
 OF_ADDRESS: Final = "quota-connections"
-"""Why a connection is refused or ended: there are too many of its address."""
+"""Reason to refuse or close a connection: its address has too many."""
 
 _REQUEST_CODES: Final = frozenset(map(int, RequestCode))
 
@@ -48,9 +48,9 @@ class RemotingServer:
         accepted: Connections so far.
         failed: Requests whose handling raised something unexpected, so far.
         answered_inline: Recognised requests answered, by response code, so far.
-        answered: The others answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
-        memory: What all connections hold together.
-        refusals: What was refused or ended for protection, by reason.
+        answered: The others answered, by (RequestCode, response code), so far; -1 for unknown codes.
+        memory: Memory that all connections hold together.
+        refusals: Connections refused or closed for protection, by reason.
         now: The event loop's time at the last tick.
     """
 
@@ -104,7 +104,7 @@ class RemotingServer:
         Args:
             host: Name or address; "" for all interfaces.
             port: 0 for a free one.
-            option: How an operator chooses another address; a refusal names it.
+            option: Option that sets the address; the error names it.
 
         Raises:
             SetupError: The address cannot be listened on.
@@ -129,7 +129,7 @@ class RemotingServer:
         """Stop accepting, finish what was received, close.
 
         Args:
-            grace_s: How long requests in flight may take.
+            grace_s: Time that requests in flight may take, in seconds.
         """
         self.is_closing = True
         loop = asyncio.get_running_loop()
@@ -288,7 +288,7 @@ class RemotingServer:
 
 
 def _cannot_listen(host: str, port: int, error: OSError, option: str) -> SetupError:
-    """Why the address cannot be listened on, and what to change."""
+    """Return the error for an address that cannot be listened on, with the reason and what to change."""
     how = f" with {option}" if option else ""
     where = f"[{host}]" if ":" in host else host or "*"
     return SetupError(

@@ -42,5 +42,5 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tick_s(self) -> float:
-        """How often times are looked at; they are kept to within one tick."""
+        """Interval between checks of all deadlines, in seconds; deadlines are kept to within one tick."""
         return min(5.0, max(0.02, min(self.idle_timeout_s, self.frame_deadline_s) / 4))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server's side of one TLS connection: bytes of the wire to plain bytes and back. No I/O, no clock.
 
-What the peer sends goes into one `ssl.MemoryBIO`, what OpenSSL wants to send comes out of another. A record is read as
+The peer's bytes go into one `ssl.MemoryBIO`; OpenSSL's bytes come out of another. A record is read as
 soon as it is whole, so that at most one unfinished record is held.
 
 Source (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer.TlsModeHandler; RFC 8446, RFC 5246.
@@ -29,9 +29,9 @@ class TlsSession:
 
     Attributes:
         is_open: Whether the handshake is done.
-        certificate_names: Then, what the peer's certificate calls it; empty without one that was verified.
+        certificate_names: After the handshake, the names in the peer's certificate; empty without a verified one.
         has_ended: Whether the peer has said that it sends nothing more (close_notify).
-        error: Why nothing more can be read; None while it can.
+        error: Reason that nothing more can be read; None while it can.
     """
 
     __slots__ = ("_incoming", "_object", "_outgoing", "certificate_names", "error", "has_ended", "is_open")
@@ -79,7 +79,7 @@ class TlsSession:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def to_send(self) -> bytes:
-        """What waits to be sent; it is handed out once."""
+        """Return the bytes that wait to be sent, once."""
         return self._outgoing.read() if self._outgoing.pending else b""
 
     def encrypt(self, data: bytes | memoryview) -> bytes:

@@ -35,10 +35,11 @@ PIECE_BYTES: Final = 64 * 1024
 """Encrypted at a time."""
 
 FIRST_BYTES: Final = 20 * 1024
-"""Of a client's first message at most, with a preamble: so much waits for its turn. More comes only after an answer."""
+"""Maximum size of a client's first message with a preamble, in bytes. It is kept until its turn.
+More comes only after an answer."""
 
 HANDSHAKE_S: Final = 10.0
-"""How long a client may take from its first byte to the end of the handshake."""
+"""Time that a client may take from its first byte to the end of the handshake, in seconds."""
 
 
 NO_APPLICATION_PROTOCOL: Final = bytes((21, 3, 1, 0, 2, 2, 120))
@@ -46,7 +47,7 @@ NO_APPLICATION_PROTOCOL: Final = bytes((21, 3, 1, 0, 2, 2, 120))
 
 
 class TlsSource(Protocol):
-    """What a listener asks for each new connection, so that a certificate may change while it listens."""
+    """Source of the TLS context for each new connection, so that a certificate may change while the server listens."""
 
     @property
     def mode(self) -> TlsMode:
@@ -79,11 +80,11 @@ class Secured(Protocol):
         """As asyncio's."""
 
     def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
-        """The handshake is done.
+        """Continue after the handshake.
 
         Args:
-            transport: To be used from now on.
-            names: Of the client's certificate, which was verified; empty without one.
+            transport: Transport to use from now on.
+            names: Names in the client's verified certificate; empty without one.
         """
 
     def refuse_tls(self, reason: str, detail: str) -> None:
@@ -157,7 +158,7 @@ class TlsTransport(asyncio.Transport):
         self._raw.abort()
 
     def is_closing(self) -> bool:
-        """Whether nothing more can be written."""
+        """Return whether nothing more can be written."""
         return self._is_closing or self._raw.is_closing()
 
     def get_write_buffer_size(self) -> int:
@@ -173,7 +174,7 @@ class TlsTransport(asyncio.Transport):
         return self._raw.get_extra_info(name, default)
 
     def is_reading(self) -> bool:
-        """Whether bytes are taken from the peer."""
+        """Return whether bytes are taken from the peer."""
         return self._raw.is_reading()
 
     def pause_reading(self) -> None:
@@ -222,12 +223,12 @@ class TlsSniffer(asyncio.Protocol):
         takes_preamble: bool,
         handshake_s: float = HANDSHAKE_S,
     ) -> None:
-        """Made for each accepted socket.
+        """Wait for the first bytes of an accepted socket.
 
         Args:
-            behind: Sees plain bytes.
-            source: Of the context.
-            handshakes: Says when, and whether.
+            behind: Protocol that gets the plain bytes.
+            source: Source of the context.
+            handshakes: Queue that decides when a handshake begins, or refuses it.
             takes_preamble: Whether it is remoting's port: a PROXY preamble may come first, which what is plain still
                 has before it, and who offers HTTP/2 is refused.
             handshake_s: See `HANDSHAKE_S`.
