@@ -17,15 +17,15 @@ class Account(NamedTuple):
     """One account.
 
     Attributes:
-        user: Its accessKey, which is its name, too.
-        role: What it may do.
-        clusters: That a broker may speak for; empty: any.
-        broker_names: Likewise.
-        secret_key: It signs with this; None: it cannot sign.
+        user: AccessKey and name of the account.
+        role: Role, which decides what the account may do.
+        clusters: Clusters that a broker may speak for; empty: any.
+        broker_names: Broker names that a broker may speak for; empty: any.
+        secret_key: Key for its signatures; None: it cannot sign.
         token_digest: SHA-256 of its bearer token; None: it has none.
-        token_expires_s: Seconds since the epoch from which on the token counts no more; None: never.
+        token_expires_s: Seconds since the epoch from which on the token is invalid; None: never.
         certificates: Names of client certificates that are its own, as `schemas.tls.certificate_names` gives them.
-        white: Where it needs no signature.
+        white: Match of the addresses that need no signature; None: none.
     """
 
     user: str
@@ -43,7 +43,7 @@ class Account(NamedTuple):
         return f"Account({self.user!r}, {self.role.word})"
 
     def identity(self, by: Shown) -> Identity:
-        """Who somebody is that has shown to be this."""
+        """Return the identity of a peer that has proved to be this account."""
         return Identity(self.user, self.role, self.clusters, self.broker_names, by)
 
 
@@ -73,15 +73,17 @@ class Accounts:
         self._white_identity = Identity(GLOBAL_USER, white_role, by="address")
 
     def by_signature(self, fields: Mapping[str, str], body: bytes, host: str) -> Identity | Unproven | None:
-        """Who has signed a request; from a `white` address of its account it need not be signed (as in RocketMQ).
+        """Identify the signer of a request.
+
+        From a `white` address of its account, a request need not be signed (as in RocketMQ).
 
         Args:
-            fields: Its extFields.
-            body: Raw.
+            fields: The request's extFields.
+            body: The request's raw body.
             host: IP address of the other end.
 
         Returns:
-            None where it names nobody.
+            The identity, or the reason why there is none. None if the request names no AccessKey.
         """
         user = fields.get(ACCESS_KEY)
         if not user:
@@ -101,7 +103,7 @@ class Accounts:
         return Unproven("bad-signature", f"Signature of AccessKey {user[:64]!r} {why}", user)
 
     def by_certificate(self, names: Iterable[str]) -> Identity | Unproven | None:
-        """Whose verified client certificate has these names; None where no account has any of them."""
+        """Identify the account whose verified client certificate has these names; None if there is no such account."""
         found = {account.user: account for name in names if (account := self._by_certificate.get(name)) is not None}
         if len(found) > 1:
             users = " and ".join(sorted(found))
@@ -109,7 +111,7 @@ class Accounts:
         return next((account.identity("certificate") for account in found.values()), None)
 
     def by_address(self, host: str) -> Identity | None:
-        """Who is at an address: the first account there that has no secretKey, or whoever needs no account."""
+        """Identify a peer by its address: the first account there without secretKey, or one that needs no account."""
         if not self._by_address and not self._white:
             return None
         address = address_of(host)
@@ -121,11 +123,11 @@ class Accounts:
         return self._white_identity if any(matches(address) for matches in self._white) else None
 
     def by_token(self, token: bytes, now_s: float) -> Identity | Unproven:
-        """Whose bearer token it is.
+        """Identify the account that has a bearer token.
 
         Args:
-            token: As sent.
-            now_s: Seconds since the epoch.
+            token: The token as sent.
+            now_s: Current time, in seconds since the epoch.
         """
         found = self._by_digest.get(digest_of(token))  # what the time of this tells of a digest is of no use
         if found is None:
@@ -138,18 +140,18 @@ class Accounts:
 def identify(
     accounts: Accounts, fields: Mapping[str, str] | None, body: bytes, host: str, otherwise: Identity | Unproven | None
 ) -> Identity | Unproven:
-    """Who sends a request over remoting: by its signature, else by what its connection shows.
+    """Identify the sender of a request over remoting: by its signature, else by its connection.
 
-    A signature that is wrong is not made good by anything; an AccessKey that is not known here, which may be meant for
-    brokers, is as good as none. If the connection shows the admin who has signed, too, that is the proof that counts:
+    A signature that is wrong is always refused; an AccessKey that is not known here, which may be meant for
+    brokers, counts as none. If the connection shows the admin who has signed, too, that is the proof that counts:
     nobody else can send over that connection what they have heard.
 
     Args:
-        accounts: Of the moment.
+        accounts: Accounts that are valid now.
         fields: The request's extFields.
-        body: Raw.
+        body: The request's raw body.
         host: IP address of the other end.
-        otherwise: Who the connection is: `by_certificate`, else `by_address`.
+        otherwise: Identity of the connection: `by_certificate`, else `by_address`.
     """
     by_signature = accounts.by_signature(fields, body, host) if fields else None
     if isinstance(by_signature, Identity):
@@ -162,5 +164,5 @@ def identify(
 
 
 def digest_of(token: bytes) -> bytes:
-    """What is kept of a token."""
+    """Return the digest that is stored instead of a token."""
     return hashlib.sha256(token.strip()).digest()

@@ -27,20 +27,20 @@ class AccountsFile:
     """The accounts in a file.
 
     Attributes:
-        current: They, as they last could be read.
-        problem: Why the file cannot be used as it is now; None: it can.
-        loads: How often it was read well.
+        current: The accounts as last read without error.
+        problem: Reason why the file cannot be used as it is now; None: it can.
+        loads: Number of times that the file was read without error.
     """
 
     def __init__(self, path: Path, environ: Mapping[str, str] | None = None) -> None:
-        """Read it.
+        """Read the file.
 
         Args:
-            path: Of the file; references in it are relative to its folder.
-            environ: Holds what ``env:NAME`` means.
+            path: Path of the file; references in it are relative to its folder.
+            environ: Values for ``env:NAME``; None: the environment of the process.
 
         Raises:
-            SetupError: It cannot be used.
+            SetupError: The file cannot be used.
         """
         self._path = path
         self._environ = os.environ if environ is None else environ

@@ -35,7 +35,7 @@ from security.roles import Role, role_of
 from security.yaml_nodes import FileError, Value, read_yaml
 
 Resolve = Callable[[str], str]
-"""What a reference ``file:NAME`` or ``env:NAME`` holds; raises ValueError with a sentence that shows none of it."""
+"""Reader of a reference ``file:NAME`` or ``env:NAME``; raises ValueError with a sentence that shows no secret."""
 
 LEAST_SECRET: Final = 6
 """Characters of a secretKey, as in RocketMQ (AclConstants.SECRET_KEY_MIN_LENGTH)."""

@@ -32,10 +32,10 @@ def address_of(host: str) -> Address | None:
 
 
 def rule(text: str) -> Matches:
-    """What a rule means.
+    """Parse an address rule to a function that matches addresses.
 
     Raises:
-        ValueError: It has another form; the text says what is expected.
+        ValueError: The rule has another form; the text names the expected forms.
     """
     given = text.strip()
     if given in _ALL:

@@ -19,11 +19,11 @@ class Buckets:
     """Buckets of one kind. One thread at a time."""
 
     def __init__(self, per_s: float, burst: float, max_keys: int = MAX_KEYS) -> None:
-        """All of them are full.
+        """Start with full buckets.
 
         Args:
-            per_s: What flows in each second.
-            burst: What a bucket holds.
+            per_s: Units that flow into a bucket per second.
+            burst: Units that a full bucket holds.
             max_keys: For one more, the bucket that was not used for longest is forgotten, and is full when it is
                 asked for again.
         """
@@ -34,11 +34,11 @@ class Buckets:
         """key -> (level, as of when)."""
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """Return the number of buckets that are kept."""
         return len(self._filled)
 
     def level(self, key: str, now_s: float) -> float:
-        """What is in a bucket; below zero, what is owed."""
+        """Return the level of a bucket; below zero, the debt."""
         found = self._filled.get(key)
         if found is None:
             return self._burst
@@ -46,26 +46,26 @@ class Buckets:
         return min(self._burst, level + self._per_s * max(0.0, now_s - then_s))
 
     def wait_s(self, key: str, now_s: float, cost: float = 0.0) -> float:
-        """How long until a bucket holds so much, or is full; 0.0 where it does now. An empty one holds nothing.
+        """Return the time until a bucket holds ``cost``, or is full, in seconds; 0.0 if it does now.
 
         Args:
-            key: Whose.
-            now_s: The time; it never goes back.
-            cost: Of what is asked for; 0.0 where that is charged later: then the bucket must not be below empty.
+            key: Owner of the bucket.
+            now_s: Current time, in seconds, of a clock that never goes back.
+            cost: Units to take. 0.0: they are charged later, and the bucket must not be below empty.
         """
         lacking = min(cost, self._burst) - self.level(key, now_s)
         return 0.0 if lacking <= 0 else lacking / self._per_s if self._per_s > 0 else float("inf")
 
     def take(self, key: str, now_s: float, cost: float = 1.0) -> float:
-        """Take so much if it is there; a refused one costs nothing.
+        """Take units from a bucket if they are there; a refused request costs nothing.
 
         Args:
-            key: Whose.
-            now_s: The time; it never goes back.
-            cost: How much. More than a bucket holds is taken from a full one, which is then below empty.
+            key: Owner of the bucket.
+            now_s: Current time, in seconds, of a clock that never goes back.
+            cost: Units to take. More than a bucket holds is taken from a full one, which is then below empty.
 
         Returns:
-            0.0 if it was taken, else how long until it could be, seconds.
+            0.0 if the units were taken, else the time until they can be, in seconds.
         """
         wait_s = self.wait_s(key, now_s, cost)
         if not wait_s:
@@ -83,7 +83,7 @@ class Buckets:
             self._filled.popitem(last=False)
 
     def used(self, key: str, now_s: float) -> float:
-        """How much of its burst a bucket lacks: 0.0 none, 1.0 all of it."""
+        """Return the part of its burst that a bucket lacks: 0.0 none, 1.0 all of it."""
         return 1.0 - self.level(key, now_s) / self._burst
 
     def most_used(self, now_s: float) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who somebody is, and how that was shown; or why it was not."""
+"""Identity of a peer and its proof, or the reason why a proof failed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final, Literal, NamedTuple
 from security.roles import Role
 
 Shown = Literal["signature", "certificate", "address", "token", "nobody"]
-"""What showed it."""
+"""Kind of proof of an identity."""
 
 
 class Identity(NamedTuple):
-    """Somebody, as far as an account says.
+    """Identity of a peer, from its account.
 
     Attributes:
-        user: The account's name; None for nobody.
-        role: Likewise.
-        clusters: That a broker may speak for; empty: any.
-        broker_names: Likewise.
-        by: What showed it.
+        user: The account's name; None without an account.
+        role: The account's role; None without an account.
+        clusters: Clusters that a broker may speak for; empty: any.
+        broker_names: Broker names that a broker may speak for; empty: any.
+        by: Kind of proof.
     """
 
     user: str | None
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it may speak for some brokers only."""
+        """Return whether the peer may speak for some brokers only."""
         return bool(self.clusters or self.broker_names)
 
 
@@ -38,12 +38,12 @@ NOBODY: Final = Identity(None, None)
 
 
 class Unproven(NamedTuple):
-    """What somebody offered as a proof, and is none.
+    """Failed proof of an identity.
 
     Attributes:
-        reason: One of a fixed set: it becomes a metric's label.
-        remark: For a person; holds no secret.
-        user: Whom it claims to be, if there is such an account.
+        reason: Value of a fixed set: it becomes a metric's label.
+        remark: Text for a person; holds no secret.
+        user: Account that the peer claims to be, if it exists.
     """
 
     reason: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of many equal things are told: each kind at once, then seldom, and all kinds together within a rate.
+"""Bounded reports of many equal things: each kind at once, then seldom, and all kinds together within a rate.
 
-What may be told is shared: kinds that a stranger makes up in one share take nothing from another share.
+The rate is divided into shares: kinds that a stranger makes up in one share take nothing from another share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INTERVAL_S: Final = 60.0
 MOST_PER_S: Final = 5.0
 """Notices of all shares together; as many of one share may come at once."""
 _MOST_KINDS: Final = 200
-"""Of one share."""
+"""Maximum number of kinds in one share."""
 
 
 class _Kind(Generic[T]):
@@ -48,16 +48,16 @@ class Notices(Generic[T]):
         self._shares: dict[Hashable, _Share[T]] = {}
 
     def due(self, kind: Hashable, what: T, now_s: float, share: Hashable = None) -> int:
-        """Count one.
+        """Count one thing, and decide whether to report it now.
 
         Args:
-            kind: What is equal.
-            what: It, for `overdue`.
-            now_s: The time, on a clock that does not go back.
-            share: One of a fixed set, never what a peer has chosen. Each has as much room and time as any other.
+            kind: Key that equal things have in common.
+            what: The thing, for `overdue`.
+            now_s: Current time, in seconds, of a clock that does not go back.
+            share: Value of a fixed set, never chosen by a peer. Each share has as much room and time as any other.
 
         Returns:
-            How many there were of this kind since it was told last, this one included, if it is to be told now; else 0.
+            Number of things of this kind since the last report, this one included, if it is to be reported now; else 0.
         """
         of_share = self._shares.get(share)
         if of_share is None:
@@ -72,9 +72,9 @@ class Notices(Generic[T]):
         return self._told(of_share, known, now_s)
 
     def overdue(self, now_s: float) -> list[tuple[T, int]]:
-        """What was counted and not told, and may be told by now: the last of each kind, and how many there were.
+        """Return the things to report that were counted only: the last of each kind, and their number.
 
-        Kinds that were told, and did not come again since, are dropped.
+        Drop the kinds that were reported and did not come again since.
         """
         found = []
         for share in self._shares.values():

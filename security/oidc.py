@@ -26,7 +26,7 @@ USER_PREFIX: Final = "oidc:"
 """Before `sub`: an account of the file may have the same name."""
 
 LEEWAY_S: Final = 30
-"""How far the issuer's clock may be from ours."""
+"""Maximum difference between the issuer's clock and this one, in seconds."""
 _TOKEN_BYTES: Final = 16 * 1024
 _REQUIRED: Final = ["iss", "aud", "exp", "sub"]
 
@@ -37,7 +37,7 @@ NO_KID: Final = ""
 
 
 class Refusal(NamedTuple):
-    """Why a token is taken for nobody's; ``is_stranger``: its key may be one that the issuer has made since."""
+    """Reason why a token proves no identity. ``is_stranger``: its key may be one that the issuer has made since."""
 
     why: Unproven
     is_stranger: bool = False
@@ -47,7 +47,7 @@ _STRANGER: Final = Refusal(Unproven("unknown-token", "that token is signed by no
 
 
 def is_jwt(token: str) -> bool:
-    """Whether it looks like one: a token of the file of accounts does not, or is found there first."""
+    """Return whether a token looks like a JWT: a token of the file of accounts does not, or is found there first."""
     return token.count(".") == 2 and len(token) <= _TOKEN_BYTES
 
 
@@ -84,12 +84,12 @@ def keys_of(document: object) -> dict[str, jwt.PyJWK]:
 
 
 def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Identity, float] | Refusal:
-    """Who has a token, and until when it shows that, in seconds since the epoch.
+    """Identify the holder of a token, with the end of its validity in seconds since the epoch.
 
     Args:
         token: A JWT in its compact form.
-        keys: The issuer's.
-        settings: The operator's.
+        keys: Keys of the issuer.
+        settings: Settings of the operator.
     """
     try:
         kid = jwt.get_unverified_header(token).get("kid")
@@ -135,7 +135,7 @@ def _bad(why: str) -> Refusal:
 
 
 def _why(error: jwt.PyJWTError) -> str:
-    """What is wrong, without what the token says."""
+    """Return why a token is invalid, without its contents."""
     if isinstance(error, jwt.InvalidAudienceError):
         return "that token is meant for somebody else (aud)"
     if isinstance(error, jwt.InvalidIssuerError):
@@ -157,7 +157,7 @@ def _role(claims: Mapping[str, Any], path: str) -> Role | None:
 
 
 def _at(claims: object, path: str) -> object:
-    """What is at a path: its longest part that is a name leads on, so that a name may hold dots."""
+    """Return the value at a path: its longest part that is a name leads on, so that a name may hold dots."""
     if not isinstance(claims, Mapping):
         return None
     if claims.get(path) is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which OpenID Connect issuer's tokens count."""
+"""Settings of the OpenID Connect issuer whose tokens are accepted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROLE_CLAIM: Final = "scope"
 
 
 class OidcSettings(NamedTuple):
-    """What an operator has chosen.
+    """Settings that an operator has chosen.
 
     Attributes:
         issuer: URL; `iss` of its tokens.
@@ -25,6 +25,6 @@ class OidcSettings(NamedTuple):
 
 
 def is_safe(url: str) -> bool:
-    """Whether nobody can come between: https, or this machine."""
+    """Return whether no third party can intercept requests to a URL: https, or this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost"))

@@ -13,28 +13,28 @@ from security.roles import Role
 
 
 class AuthMode(StrEnum):
-    """What is done about somebody who may not."""
+    """Mode of access control: the consequence of a missing permission."""
 
     OFF = "off"
-    """Nobody is asked who they are."""
+    """No sender is authenticated."""
     AUDIT = "audit"
-    """Nobody is refused; who would be with `enforce` is counted and named."""
+    """No request is refused; requests that `enforce` would refuse are counted and named."""
     ENFORCE_WRITES = "enforce-writes"
-    """What needs more than a reader is refused. Reads are anybody's; who would be refused is counted and named."""
+    """Requests that need more than a reader are refused. Reads that `enforce` would refuse are counted and named."""
     ENFORCE = "enforce"
     """Everything needs an account."""
 
 
 class Policy(NamedTuple):
-    """What an operator has chosen.
+    """Policy that an operator has chosen.
 
     Attributes:
-        mode: See there.
-        admin_plaintext: Take an admin's signature over plain TCP, too: whoever hears it can delete every route.
+        mode: Mode of access control.
+        admin_plaintext: Accept an admin's signature over plain TCP, too: an interceptor can delete every route.
         require_tls: All signatures and tokens count over TLS only.
-        oidc: Whose JWTs count over HTTP, too; None: nobody's.
-        admin_signature: Take an admin's signature over TLS though the connection shows no more of that account: a
-            broker that is told the same by the admin can delete every route. `admin_plaintext` implies it.
+        oidc: Issuer whose JWTs are accepted over HTTP, too; None: none.
+        admin_signature: Accept an admin's signature over TLS without a proof by the connection: a broker that gets
+            the same request from the admin can delete every route. `admin_plaintext` implies it.
     """
 
     mode: AuthMode = AuthMode.OFF
@@ -59,12 +59,12 @@ class Claim(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is to be done.
+    """Decision on a request.
 
     Attributes:
         is_refused: Whether the request ends here.
-        reason: One of `REASONS`, also where it would be refused in another mode; "" where it may pass in any.
-        remark: What is missing, for a person; no secret.
+        reason: Value of `REASONS`, also if only another mode refuses the request; "" if every mode lets it pass.
+        remark: Description of what is missing, for a person; holds no secret.
     """
 
     is_refused: bool
@@ -89,15 +89,15 @@ def authorize(
     *,
     is_tls: bool,
 ) -> Verdict:
-    """Whether a request may pass.
+    """Decide whether a request may pass.
 
     Args:
-        policy: The operator's.
-        needed: The least role; None for a request that nobody may send.
-        identity: Who sends it; `NOBODY`.
-        unproven: Why that is nobody.
-        claims: The brokers that it speaks for.
-        is_tls: Whether nobody can listen.
+        policy: Policy of the operator.
+        needed: The least role; None for a request that no role may send.
+        identity: Sender of the request, or `NOBODY`.
+        unproven: Reason why the sender has no identity.
+        claims: Brokers that the request speaks for.
+        is_tls: Whether the connection is encrypted.
     """
     mode = policy.mode
     if mode is AuthMode.OFF:
@@ -118,7 +118,7 @@ def _objection(
     claims: Iterable[Claim],
     is_tls: bool,
 ) -> tuple[str, str] | None:
-    """What stands against it; None for nothing."""
+    """Return the first reason to reject the request, as reason and remark, or None."""
     if needed is None:
         return "unknown-request", "nobody may send this request to a NameServer"
     role = identity.role
@@ -144,7 +144,7 @@ def _objection(
 
 
 def _plaintext(policy: Policy, identity: Identity, role: Role) -> str | None:
-    """Why a proof is worth nothing where others may hear it."""
+    """Return why a proof does not count over an unencrypted connection, or None."""
     if identity.by == "signature" and role is Role.ADMIN and not policy.admin_plaintext:
         return (
             f"{identity.user} is an admin: sign over TLS only, with the account's certificate or from its "
@@ -158,7 +158,7 @@ def _plaintext(policy: Policy, identity: Identity, role: Role) -> str | None:
 
 
 def _foreign(identity: Identity, claim: Claim) -> str | None:
-    """What a claim names that the identity is not bound to."""
+    """Return the part of a claim that the identity is not bound to, or None."""
     if identity.broker_names and claim.broker_name not in identity.broker_names:
         return f"not to brokerName {_shown(claim.broker_name)}"
     if identity.clusters:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much one peer may have, and all together: the settings, and what is judged by them. No I/O, no clock.
+"""Limits for one peer, and for all together: the settings, and the buckets that apply them. No I/O, no clock.
 
 A peer is a user, where an account says who it is, else an address (`remoting.codec.bounds.address_of`). Readers,
-brokers and admins have buckets of their own: whoever storms with one kind of request leaves that peer's other kinds
-alone, and all other peers.
+brokers and admins have buckets of their own: too many requests of one kind affect neither that peer's other
+kinds nor other peers.
 
-The three rates of bytes bound what one peer adds to event log and tables, whatever it writes: what flows into them in
-an hour, and what they hold at first, come to less than 1 GB. `security.admission.write_costs` says what a write costs.
+The three rates of bytes bound what one peer adds to event log and tables, whatever it writes: their flow of an hour and
+their burst come to less than 1 GB. `security.admission.write_costs` says what a write costs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTION: Final = "--quota"
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """What may be done in a period, and how much at once."""
+    """Number allowed in a period, and burst allowed at once."""
 
     per_period: float
     burst: float
@@ -142,12 +142,12 @@ def _value(entry: str, text: str, default: int | Rate) -> int | Rate | None:
 
 
 class Refusal(NamedTuple):
-    """Why something is not done now.
+    """Reason why a request is refused now.
 
     Attributes:
-        quota: Whose limit it is.
-        remark: For a person: what there is too much of, and the option's name.
-        retry_after_s: When it may be tried again.
+        quota: Name of the exceeded quota.
+        remark: Text for a person: the exceeded limit and the option's name.
+        retry_after_s: Time until a new attempt is useful, in seconds.
     """
 
     quota: str
@@ -156,14 +156,14 @@ class Refusal(NamedTuple):
 
 
 class Limiter:
-    """What has been done of late, and by whom. One thread at a time.
+    """Recent usage of all peers. One thread at a time.
 
     Attributes:
         quotas: The limits.
     """
 
     def __init__(self, quotas: Quotas) -> None:
-        """Nobody has done anything."""
+        """Start without any usage."""
         self.quotas = quotas
         self._buckets: dict[str, Buckets] = {}
         for name, field in FIELDS.items():
@@ -173,13 +173,13 @@ class Limiter:
                 self._buckets[name] = Buckets(rate.per_period * unit / period_s, rate.burst * unit)
 
     def take(self, name: str, who: str, now_s: float, cost: float = 1.0) -> Refusal | None:
-        """Take from a bucket; None where it was there, or there is no such limit.
+        """Take from a bucket; return None if it held enough, or if there is no such limit.
 
         Args:
-            name: Of a rate.
-            who: Whose.
-            now_s: The time; it never goes back.
-            cost: How much: requests, names, or bytes.
+            name: Name of a rate.
+            who: Peer that owns the bucket.
+            now_s: Current time, in seconds, of a clock that never goes back.
+            cost: Number of requests, names, or bytes to take.
         """
         buckets = self._buckets.get(name)
         if buckets is None:
@@ -188,7 +188,7 @@ class Limiter:
         return self._refusal(name, who, wait_s) if wait_s else None
 
     def is_low(self, name: str, who: str, now_s: float) -> bool:
-        """Whether more than half of what may be done at once has been done."""
+        """Return whether a peer has used more than half of its burst."""
         buckets = self._buckets.get(name)
         return buckets is not None and buckets.used(who, now_s) > 0.5
 
@@ -199,24 +199,24 @@ class Limiter:
             buckets.charge(who, now_s, cost)
 
     def owed(self, name: str, who: str, now_s: float) -> Refusal | None:
-        """Why nothing more may be charged to a bucket now; None where it is not below empty. Nothing is taken."""
+        """Return why nothing more may be charged to a bucket now; None if it is not below empty. Nothing is taken."""
         buckets = self._buckets.get(name)
         wait_s = 0.0 if buckets is None else buckets.wait_s(who, now_s)
         return self._refusal(name, who, wait_s) if wait_s else None
 
     def count(self, name: str, who: str, number: float) -> Refusal | None:
-        """Whether there may be so many of something; None where there may.
+        """Return why a peer may not have ``number`` of something; None if it may.
 
         Args:
-            name: Of a number.
-            who: Whose; empty: of all.
-            number: How many there would be.
+            name: Name of a quota that limits a number.
+            who: Peer; empty: all peers together.
+            number: Number that there would be.
         """
         limit = getattr(self.quotas, FIELDS[name])
         return None if limit is None or number <= limit * _unit(name) else self._refusal(name, who, LATER_S)
 
     def used(self, now_s: float) -> Mapping[str, float]:
-        """Of each rate: how much of its burst the peer has used that has used most."""
+        """Return, by rate, the part of its burst that the busiest peer has used."""
         return {name: buckets.most_used(now_s) for name, buckets in self._buckets.items()}
 
     def _refusal(self, name: str, who: str, wait_s: float) -> Refusal:

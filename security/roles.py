@@ -16,10 +16,10 @@ from schemas.codes import RequestCode
 
 
 class Role(IntEnum):
-    """What somebody may do; each role may what those below it may.
+    """Role of an account; each role includes the permissions of those below it.
 
-    READER reads routes, topics and KV. BROKER registers and keeps alive what its account is bound to. ADMIN deletes,
-    changes permissions, KV and settings.
+    READER reads routes, topics and KV. BROKER registers and keeps alive the brokers that its account is bound to. ADMIN
+    deletes, changes permissions, KV and settings.
     """
 
     READER = 1

@@ -59,14 +59,14 @@ _OF_ADMINS: Final = frozenset(code for code, role in NEEDED.items() if role is R
 
 
 def stray_field(code: int, fields: Mapping[str, str], body: bytes) -> str | None:
-    """What a signed request has that no peer sends with it, or lacks; None where it is as peers send it.
+    """Return the difference of a signed request from those that peers send, or None without a difference.
 
     A value or a body that the request has no use for is a place to put what is left of another signed text.
 
     Args:
-        code: RequestCode.
-        fields: Its extFields.
-        body: Raw.
+        code: RequestCode of the request.
+        fields: The request's extFields.
+        body: The request's raw body.
     """
     known = _MAY_HAVE.get(code)
     if known is None:
@@ -92,12 +92,12 @@ def sign(fields: Mapping[str, str], body: bytes, secret: str) -> str:
 
 
 def is_signed_by(secret: str, fields: Mapping[str, str], body: bytes) -> bool:
-    """Whether a request's Signature was made with this secret, over all its fields or without those of a zone.
+    """Return whether a request's Signature was made with this secret, over all its fields or all but those of a zone.
 
     Args:
         secret: The secretKey of the account that AccessKey names.
         fields: The request's extFields.
-        body: Raw: neither inflated nor parsed.
+        body: The raw body: neither inflated nor parsed.
     """
     given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
     keys = sorted(fields)

@@ -37,17 +37,17 @@ def openssl_name(name: str) -> str:
 
 
 def split_suites(names: Sequence[str], source: str) -> tuple[tuple[str, ...], bool]:
-    """What to tell OpenSSL of a list of suites.
+    """Divide a list of suites for OpenSSL.
 
     Args:
-        names: Java's or OpenSSL's.
-        source: Where they stand, for the message.
+        names: Names of suites, Java's or OpenSSL's.
+        source: Origin of the list, for the message.
 
     Returns:
-        Those up to TLS 1.2, by OpenSSL's names, and whether one of TLS 1.3 is among them.
+        The suites up to TLS 1.2, by OpenSSL's names, and whether the list has one of TLS 1.3.
 
     Raises:
-        SetupError: One is unknown to this machine's OpenSSL.
+        SetupError: A suite is unknown to this machine's OpenSSL.
     """
     everything = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     everything.set_ciphers("ALL:@SECLEVEL=0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be encrypted and how: RocketMQ's tls.properties, and options, which win over them. Reads no file.
+"""Settings of TLS: RocketMQ's tls.properties, and options, which take precedence. Reads no file.
 
 =================================  ==========================================  ==================================
 tls.properties                     option                                      here
@@ -45,7 +45,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """What the command line says; empty where it says nothing. ``key_password`` is a reference."""
+    """Options of the command line; empty if not given. ``key_password`` is a reference."""
 
     cert: str = ""
     key: str = ""
@@ -56,7 +56,7 @@ class TlsOptions:
 
     @property
     def says_something(self) -> bool:
-        """Whether TLS is asked for at all."""
+        """Return whether an option asks for TLS."""
         return any((self.cert, self.key, self.key_password, self.client_ca, self.client_auth, self.mode))
 
 
@@ -65,16 +65,16 @@ class TlsSettings:
     """TLS of both listeners.
 
     Attributes:
-        mode: Never DISABLED.
+        mode: Mode of TLS, never DISABLED.
         cert: PEM file of the certificate and its chain.
         key: PEM file of its private key.
-        key_password: Of the key; or a reference, ``file:PATH`` or ``env:NAME``, to it.
-        client_ca: PEM file of those who sign clients' certificates.
-        client_auth: Whether clients show one.
-        ciphers: Up to TLS 1.2, by OpenSSL's names; empty: OpenSSL's choice.
-        lowest: Version.
-        highest: Version.
-        warnings: What an operator should hear.
+        key_password: Password of the key, or a reference to it, ``file:PATH`` or ``env:NAME``.
+        client_ca: PEM file of the authorities that sign clients' certificates.
+        client_auth: Whether clients show a certificate.
+        ciphers: Suites up to TLS 1.2, by OpenSSL's names; empty: OpenSSL's choice.
+        lowest: Lowest version of TLS.
+        highest: Highest version of TLS.
+        warnings: Warnings for the operator.
     """
 
     mode: TlsMode
@@ -97,18 +97,18 @@ class TlsSettings:
 
 
 def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions) -> TlsSettings | None:
-    """What both say together.
+    """Combine properties and options to the settings of TLS.
 
     Args:
-        properties: Of the file; empty without one.
-        source: The file's name, for messages; empty without one.
-        options: Win over the file.
+        properties: Properties of the file; empty without a file.
+        source: The file's name, for messages; empty without a file.
+        options: Options, which take precedence over the file.
 
     Returns:
-        None: nothing is encrypted.
+        The settings; None: nothing is encrypted.
 
     Raises:
-        SetupError: They do not go together, or ask for what cannot be had; the message says what to do.
+        SetupError: The settings contradict each other, or cannot be fulfilled; the message says what to do.
     """
     if not source and not options.says_something:
         return None
@@ -151,7 +151,7 @@ def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions
 def _client_auth(
     given: Mapping[str, str], source: str, options: TlsOptions, warnings: list[str]
 ) -> tuple[ClientAuth, Path | None]:
-    """Whether clients show a certificate, and who signs it."""
+    """Decide whether clients show a certificate, and return the file of the authorities that sign it."""
     key = f"{_SERVER}need.client.auth"
     asked = _one_of(ClientAuth, options.client_auth, given.get(key, ""), "--tls-client-auth", f"{source}: {key}")
     verifies = bool(options.client_ca) or _switch(given, f"{_SERVER}authClient", source)

@@ -25,12 +25,12 @@ _VERIFY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What connections are made with.
+    """TLS contexts for new connections.
 
     Attributes:
-        remoting: For port 9876.
-        http: For port 8080: a certificate is asked for at most, so that probes, which have none, see health.
-        not_after_s: When the certificate expires, seconds since the epoch.
+        remoting: Context for port 9876.
+        http: Context for port 8080: a certificate is asked for at most, so that probes, which have none, see health.
+        not_after_s: Time at which the certificate expires, in seconds since the epoch.
     """
 
     remoting: ssl.SSLContext
@@ -56,10 +56,10 @@ def build(settings: TlsSettings) -> Contexts:
 
 
 def not_after_s(pem: bytes) -> float:
-    """When the first certificate of a PEM file expires, seconds since the epoch.
+    """Return when the first certificate of a PEM file expires, in seconds since the epoch.
 
     Raises:
-        SetupError: There is none, or it cannot be read.
+        SetupError: The file has no certificate, or it cannot be read.
     """
     try:
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()

@@ -38,12 +38,12 @@ class Tls:
     """TLS of both listeners, as of now.
 
     Attributes:
-        settings: As given at the start.
-        remoting: What port 9876 asks.
-        http: What port 8080 asks.
-        reloads: How often a new certificate was taken.
-        reload_failures: How often one was not.
-        refused: Why the files, as they are now, are not in use; None when they are.
+        settings: Settings as given at the start.
+        remoting: TLS of port 9876.
+        http: TLS of port 8080.
+        reloads: Number of times that a new certificate was loaded.
+        reload_failures: Number of times that a new certificate could not be loaded.
+        refused: Reason why the files, as they are now, are not in use; None when they are.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -70,12 +70,12 @@ class Tls:
 
     @property
     def not_after_s(self) -> float:
-        """When the certificate in use expires, seconds since the epoch."""
+        """Time at which the certificate in use expires, in seconds since the epoch."""
         return self._contexts.not_after_s
 
     @property
     def problem(self) -> str | None:
-        """What an operator should do something about; None: nothing."""
+        """Problem that an operator has to solve; None: there is none."""
         if self.refused is None and self.not_after_s < time.time():
             since = time.strftime("%F", time.gmtime(self.not_after_s))
             return f"the certificate {self.settings.cert} expired on {since}"
@@ -145,7 +145,7 @@ class ListenerTls:
     """`remoting.server.tls_channel.TlsSource` of one port.
 
     Attributes:
-        mode: What it takes.
+        mode: Mode of TLS of the port.
         needs_certificate: Whether a client without one may see health alone (HTTP).
     """
 

@@ -12,10 +12,10 @@ SETTLED_LOOKS: Final = 2
 
 
 class WatchedFiles:
-    """What some files looked like, without their content. Looks at the disk: use it off the event loop.
+    """Recent state of some files, without their content. Looks at the disk: use it off the event loop.
 
     Attributes:
-        same_looks: How many looks in a row, the last one included, have found what it found.
+        same_looks: Number of consecutive looks, the last one included, with the same result.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -24,7 +24,7 @@ class WatchedFiles:
         self.same_looks = 1
 
     def look(self, files: Iterable[Path]) -> dict[Path, object]:
-        """How the files are now."""
+        """Return the state of the files now."""
         found = stamps_of(files)
         self.same_looks = self.same_looks + 1 if found == self._seen else 1
         self._seen = found
@@ -32,7 +32,7 @@ class WatchedFiles:
 
 
 def stamps_of(files: Iterable[Path]) -> dict[Path, object]:
-    """What changes with a file: its inode, size and time, or why it cannot be looked at."""
+    """Return the properties that change with a file: its inode, size and time, or why it cannot be looked at."""
     return {path: _stamp(path) for path in files}
 
 

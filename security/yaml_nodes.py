@@ -12,7 +12,7 @@ _MAX_CHARACTERS: Final = 4 * 1024 * 1024
 
 
 class FileError(ValueError):
-    """What is wrong in a file, and where; holds none of its values."""
+    """Error in a file, with its place; holds no value of the file."""
 
 
 class Value(NamedTuple):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may what at this gateway, for both listeners: the accounts of the moment, and what is told of refusals."""
+"""Access control of this gateway, for both listeners: the current accounts, and bounded records of refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHECK_S: Final = 1.0
 
 
 _NAME_CHARS: Final = 255
-"""Of a topic's or a broker's name that a peer has chosen."""
+"""Maximum length recorded of a topic's or a broker's name that a peer has chosen."""
 
 
 _REMARK_CHARS: Final = 1_000
@@ -46,18 +46,18 @@ def _short(text: str | None, chars: int) -> str | None:
 
 
 class Refused(NamedTuple):
-    """A refusal to be told of; a would-be one has ``is_refused`` False.
+    """A refusal to be recorded. ``verdict.is_refused`` is False if only a stricter mode refuses the request.
 
     Attributes:
         via: remoting or http.
-        request: RequestCode's name, or the operation's.
-        needed: The role that is missing; "" for a request that nobody may send.
-        peer: host:port.
-        found: Who it is, or why that is nobody.
-        verdict: What was decided, and why.
-        topic: That the request names.
-        broker_name: Likewise.
-        times: How many there were since the last that was told, this one included.
+        request: Name of the RequestCode, or of the operation.
+        needed: The missing role; "" for a request that no role may send.
+        peer: Address of the peer, host:port.
+        found: Identity of the sender, or the reason why there is none.
+        verdict: The decision, and the reason.
+        topic: Topic that the request names.
+        broker_name: Broker name that the request names.
+        times: Number of equal refusals since the last record, this one included.
     """
 
     via: str
@@ -72,13 +72,13 @@ class Refused(NamedTuple):
 
 
 class AccessControl:
-    """Decides for both listeners. Lives on the gateway's event loop.
+    """Access control for both listeners. Lives on the gateway's event loop.
 
     Attributes:
-        policy: What the operator has chosen.
-        accounts: Of the moment.
-        generation: Another object whenever the accounts are others: what was found out before holds no more.
-        oidc: Whose JWTs count over HTTP; None: nobody's.
+        policy: Policy that the operator has chosen.
+        accounts: Accounts that are valid now.
+        generation: Object that is replaced when the accounts change: an older result is invalid.
+        oidc: Issuer whose JWTs are accepted over HTTP; None: none.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class AccessControl:
         """Take the accounts that the file has now.
 
         Args:
-            policy: What the operator has chosen.
-            file: Of the accounts; None: there are none.
+            policy: Policy that the operator has chosen.
+            file: File of the accounts; None: there are none.
             count: Make the counter of refusals, of a mode and of whether the file is failing.
         """
         self.policy: Final = policy
@@ -104,12 +104,12 @@ class AccessControl:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is asked who they are."""
+        """Return whether senders are authenticated."""
         return self.policy.mode is not AuthMode.OFF
 
     @property
     def problem(self) -> str | None:
-        """Why the file of accounts, or the issuer, cannot be used now; what was read before holds."""
+        """Reason why the file of accounts, or the issuer, cannot be used now, or None. The last good state holds."""
         problem = None if self._file is None else self._file.problem
         return problem or (None if self.oidc is None else self.oidc.problem)
 
@@ -214,7 +214,7 @@ class RefusalAudit:
         """Write one event for all refusals of a kind within a while.
 
         Args:
-            gateway_id: Of the gateway, for the history.
+            gateway_id: Id of the gateway, for the history.
             append: Writes an event of the gateway's own.
         """
         self._gateway_id = gateway_id

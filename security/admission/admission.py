@@ -32,11 +32,11 @@ class Sender(NamedTuple):
 
     Attributes:
         actor: The sender's name in the history.
-        request: RequestCode's name, or the HTTP operation.
+        request: Name of the RequestCode, or the HTTP operation.
         found: Its identity, or the reason why it has none.
         is_tls: Whether the connection is encrypted.
-        topic: That the header names, for the record of a refusal.
-        broker_name: Likewise.
+        topic: Topic that the header names, for the record of a refusal.
+        broker_name: Broker name that the header names, for the record of a refusal.
         brokers: Brokers of the request that are authorized.
     """
 
@@ -54,7 +54,7 @@ class Admitted(NamedTuple):
 
     Attributes:
         is_written: False for a heartbeat that is answered without being written.
-        charge: What the sender was charged, to be refunded if nothing is written. None: nothing.
+        charge: Charge of the sender, to be refunded if nothing is written; None: no charge.
     """
 
     is_written: bool
@@ -181,7 +181,7 @@ class Admission:
         return self.authorize_brokers(sender, _brokers_of(event), view)
 
     def _is_bound(self, sender: Sender) -> bool:
-        """Whether the sender's account is bound to some brokers."""
+        """Return whether the sender's account is bound to some brokers."""
         return self.access is not None and isinstance(sender.found, Identity) and sender.found.is_bound
 
     def event(

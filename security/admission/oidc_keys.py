@@ -43,7 +43,7 @@ class Oidc:
     """Tokens of one issuer. Lives on the gateway's event loop.
 
     Attributes:
-        problem: Why the keys could not be fetched last; None: they could.
+        problem: Reason why the last fetch of the keys failed; None: it succeeded.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Oidc:
                 task.cancel()
 
     def identify(self, token: str) -> Identity | Unproven:
-        """Who has a token that `is_jwt`."""
+        """Identify the holder of a token that `is_jwt`."""
         found = self._look(token)
         return found if isinstance(found, Identity) else found.why
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do how much at this gateway, for both listeners: the quotas of the moment, and what is told of refusals.
+"""Quotas of this gateway's peers, for both listeners: the current usage, and bounded records of refusals.
 
-Every write is judged before it goes to the log, by what it may come to; bytes that it did not come to are given back to
-their bucket, in whatever order. Whoever comes first in a second is charged for its epoch, and for a partition that it
-writes anew; what others change in the same second is written along. What brokers say again and again is different: a
-sign of life that comes over its quota is answered as ever and not written while the last one is young, so that nobody
-expires for it; and a registration that the view shows is such a sign.
+Every write is charged before it goes to the event log, with an upper estimate of its bytes. Unused bytes are refunded
+to their bucket, in any order. The first write in a second is charged for its epoch, and for a partition that it writes
+anew; the changes of other writes in the same second need no further commit. Repeated requests of brokers are different:
+a heartbeat over its quota is answered as usual and not written while the last one is young, so that no broker expires
+for it. A registration that the view shows already counts as a heartbeat.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from security.roles import Role
 
 _OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, RegisterTopic, ChannelClosed)
 _YOUNG: Final = 0.25
-"""Of the broker's timeout: while its last sign of life is younger, the next is not written if the quota runs low."""
+"""Part of the broker's timeout: while its last heartbeat is younger, the next is not written if the quota runs low."""
 _NOT_OLD: Final = 0.5
 """Likewise, if nothing is left of the quota."""
 _COUNT_S: Final = 30.0
@@ -51,7 +51,7 @@ _COMING_S: Final = 10.0
 
 
 def peer_name(actor: Actor) -> str:
-    """Who somebody is to the quotas, over either protocol: the user, else the address."""
+    """Return the name of a peer for the quotas, over either protocol: the user, else the address."""
     if actor.user is not None:
         return user_name(actor.user)
     return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
@@ -63,15 +63,15 @@ def user_name(user: str) -> str:
 
 
 class Charge(NamedTuple):
-    """What a write was charged.
+    """Charge of a write.
 
     Attributes:
-        quota: Of which the bytes are.
-        who: Whose.
-        cost: Bytes.
-        least: Of them, what it takes on the log, even if it changes nothing.
-        names: New ones.
-        coming: Names that count as there, until the view shows them, and where they do.
+        quota: Quota that the bytes are charged to.
+        who: Peer that is charged.
+        cost: Charged bytes.
+        least: Bytes that the write takes on the event log, even if it changes nothing.
+        names: Number of new names.
+        coming: Names that count as existing until the view shows them, with the counter of such names.
     """
 
     quota: str
@@ -83,12 +83,12 @@ class Charge(NamedTuple):
 
 
 class GatewayQuotas:
-    """Judges what comes to one gateway. Lives on its event loop.
+    """Quotas for the requests to one gateway. Lives on its event loop.
 
     Attributes:
-        refused: How often, by quota.
-        charged_bytes: What writes were charged, less what was given back, by quota.
-        unwritten: Signs of life that were answered and not written.
+        refused: Number of refusals, by quota.
+        charged_bytes: Bytes charged for writes, less the refunds, by quota.
+        unwritten: Heartbeats that were answered and not written.
         guessers: Addresses that may be guessing, mostly none: see `is_guessing`.
     """
 
@@ -99,12 +99,12 @@ class GatewayQuotas:
         trusts_users: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nobody has done anything yet.
+        """Create quotas without any usage.
 
         Args:
             quotas: The limits; None: the defaults.
-            trusts_users: Whether nobody but an admin comes with a user's name where a request needs an admin.
-            clock: Seconds; never goes back.
+            trusts_users: Whether, for requests that need an admin, only an admin has a user's name.
+            clock: Clock in seconds that never goes back.
         """
         self._limiter = Limiter(quotas or Quotas())
         self._trusts_users = trusts_users
@@ -113,7 +113,7 @@ class GatewayQuotas:
         self._refusals = Refusals("quota")
         self._second = -1
         self._paid: set[str | int] = set()
-        """What this second's epoch writes once, and somebody was charged for."""
+        """Parts that this second's epoch writes once, and that a peer was charged for."""
         self._counted_s = self._coming_since_s = -math.inf
         self._coming: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -123,11 +123,11 @@ class GatewayQuotas:
 
     @property
     def limits(self) -> Quotas:
-        """What holds."""
+        """The limits in force."""
         return self._limiter.quotas
 
     def used(self) -> Mapping[str, float]:
-        """Of each rate: how much of what it may do at once the peer has done that has done most, 0 to 1 and beyond."""
+        """Usage by rate: the share of its burst that the busiest peer has used, 0 to 1 and beyond."""
         return self._limiter.used(self._clock())
 
     def refused_connections(self, quota: str, times: int) -> None:
@@ -137,7 +137,7 @@ class GatewayQuotas:
     # --- connections and requests ---
 
     def handshake(self, address: str) -> str | None:
-        """Why there is no TLS handshake with an address now; None: there is one."""
+        """Return why an address gets no TLS handshake now; None: it gets one, which is charged."""
         refusal = self._limiter.take(HANDSHAKES, address, self._clock())
         if refusal is None:
             return None
@@ -145,7 +145,7 @@ class GatewayQuotas:
         return refusal.remark
 
     def is_guessing(self, address: str) -> bool:
-        """Whether an address has had too many proofs refused of late."""
+        """Return whether too many proofs of an address were refused of late."""
         if address not in self.guessers:
             return False
         if self._limiter.owed(REFUSED_PROOFS, address, self._clock()) is None:
@@ -190,16 +190,16 @@ class GatewayQuotas:
     # --- signs of life ---
 
     def admit_heartbeat(self, actor: Actor, payload_bytes: int, live: LiveRow | None, now_ms: int) -> bool:
-        """Whether a sign of life is to be written; if not, it is answered as if it were.
+        """Return whether a heartbeat is to be written; if not, it is answered as if it were.
 
         Args:
-            actor: Who gives it.
-            payload_bytes: What it would take.
-            live: The broker in the live view.
-            now_ms: The log's time.
+            actor: Sender of the heartbeat.
+            payload_bytes: Size of its event's payload, in bytes.
+            live: Row of the broker in the live view; None: it has none.
+            now_ms: Time of the event log, in milliseconds.
 
         Raises:
-            QuotaError: It is too much, and the broker's last one is old, or nobody knows the broker.
+            QuotaError: The quota is used up, and the broker's last heartbeat is old, or the broker is unknown.
         """
         who, now_s = peer_name(actor), self._clock()
         age = math.inf
@@ -231,12 +231,12 @@ class GatewayQuotas:
 
         Args:
             event: Its topics may be left out.
-            names: Of its topics.
+            names: Names of its topics.
             payload: The event as the log takes it.
             view: The live view.
 
         Raises:
-            QuotaError: It is too much of something.
+            QuotaError: A quota is exceeded.
         """
         who, name, peer = peer_name(event.actor), event.broker_name, event.actor.peer
         is_new, (new_rows, new_names) = name not in view.groups, new_topics(event, names, view)
@@ -295,10 +295,10 @@ class GatewayQuotas:
         return charge
 
     def refund(self, charge: Charge | None, *, is_written: bool) -> None:
-        """Give back what a write was charged and did not use.
+        """Refund the bytes that a write was charged and did not use.
 
         Args:
-            charge: The write's.
+            charge: Charge of the write; None: no charge.
             is_written: Whether it is on the log, or may be.
         """
         if charge is None:
@@ -316,12 +316,12 @@ class GatewayQuotas:
     # --- what groups have ---
 
     def is_count_due(self) -> bool:
-        """Whether what groups have should be counted: somebody was refused for it, and it was not done of late."""
+        """Return whether to count the groups: a peer was refused for their size, and no count was made of late."""
         found = any(self.refused[quota] for quota in ("brokers", "topics", "topic-mb"))
         return found and self._clock() - self._counted_s >= _COUNT_S
 
     def counting(self) -> Callable[[RouteView], dict[str, int]]:
-        """What to do in a thread, then `counted` with its result."""
+        """Return the function to call in a thread; then call `counted` with its result."""
         self._counted_s = self._clock()
         return count
 

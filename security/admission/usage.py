@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose the broker groups are, and how large: what was registered here, by peer.
+"""Owner and size of each broker group: the topics, brokers and mappings registered at this gateway, by peer.
 
-Kept from registration to registration, so too much rather than too little. A group that has left, topics that were
-deleted, and a registration that came to nothing go when it is counted anew (`count`); static topic mappings go with
-their group. A gateway that has just started knows nothing; brokers register within a minute.
+Kept from registration to registration, so an overestimate rather than an underestimate. A group that has left, topics
+that were deleted, and a registration without effect go at the next count (`count`); static topic mappings go with
+their group. A gateway that has just started knows no group; brokers register within a minute.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Held(NamedTuple):
     """A broker group.
 
     Attributes:
-        who: Whose it is.
-        brokers: Its addresses.
-        size: What it has.
+        who: Peer that the group belongs to.
+        brokers: Number of its addresses.
+        size: Number and size of its topics.
         mappings: Static topic mappings and their queues.
-        json_bytes: What its registrations take as JSON.
+        json_bytes: Size of its registrations as JSON, in bytes.
     """
 
     who: str
@@ -40,7 +40,7 @@ class Held(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What it is counted for, by quota."""
+        """Usage of the group, by quota."""
         return {"brokers": self.brokers, "topics": self.size.rows + self.mappings, "topic-mb": self.json_bytes}
 
 
@@ -48,7 +48,7 @@ class UsageLedger:
     """The broker groups of one gateway, by name. One thread at a time, `count` excepted."""
 
     def __init__(self) -> None:
-        """Nobody has anything."""
+        """Create an empty ledger."""
         self._groups: dict[str, Held] = {}
         self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """By peer, the sum of `GroupUsage.counts`."""
@@ -58,7 +58,7 @@ class UsageLedger:
         return self._groups.get(broker_name)
 
     def growth(self, broker_name: str, after: Held) -> dict[str, int]:
-        """What a peer will have, by quota, of what becomes more by a registration (`after`)."""
+        """Return a peer's new totals, for the quotas of which a registration (`after`) takes more."""
         before, total = self._groups.get(broker_name), self._totals.get(after.who, Counter())
         had = Held(after.who).counts if before is None or before.who != after.who else before.counts
         return {quota: total[quota] + now - had[quota] for quota, now in after.counts.items() if now > had[quota]}
@@ -66,13 +66,13 @@ class UsageLedger:
     def after(
         self, who: str, event: RegisterBroker, topics: int, new_rows: int, payload: bytes, view: RouteView
     ) -> Held:
-        """A group as a registration makes it.
+        """Return a group as it will be after a registration.
 
         Args:
-            who: Whose it will be.
+            who: Peer that the group will belong to.
             event: Its topics may be left out.
-            topics: That it brings.
-            new_rows: Of these, `new_topics` to the group.
+            topics: Number of topics in the registration.
+            new_rows: Number of those that are new to the group (`new_topics`).
             payload: The event as the log takes it.
             view: The live view.
         """
@@ -95,11 +95,11 @@ class UsageLedger:
         )
 
     def take(self, broker_name: str, held: Held, view: RouteView) -> None:
-        """A group is somebody's now.
+        """Record that a group belongs to a peer.
 
         Args:
             broker_name: Its name.
-            held: What it has (`after`).
+            held: The group after the registration (`after`).
             view: The live view.
         """
         self._set(broker_name, held)
@@ -151,7 +151,7 @@ def _new_mappings(event: RegisterBroker, view: RouteView) -> int:
 
 
 def new_topics(event: RegisterBroker, names: Collection[str], view: RouteView) -> tuple[int, int]:
-    """How many topics are new to the group, and how many to everybody. A slave's do not count."""
+    """Count the topics that are new to the group, and those that are new to all groups. A slave's do not count."""
     if event.broker_id != MASTER_ID and event.enable_acting_master is None:
         return 0, 0
     topics, broker_name, to_group, to_all = view.topics, event.broker_name, 0, 0

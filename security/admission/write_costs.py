@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a write adds to event log and tables, bytes: rough, and rather too much. Pure.
+"""Cost of a write in event log and tables, in bytes: a rough estimate that is rather too high. Pure.
 
 Measured with 40 groups of 1,000 topics and 5 of 20,000 (`tests/e2e/test_quotas.py` measures again, with all of it): a
 payload is on the log once, and what it says stands in a table and in the history, twice where it replaces something. A
@@ -27,27 +27,27 @@ from schemas.events import (
 )
 
 LOG_ROW_BYTES: Final = 60
-"""Of a record on the log beside its payload."""
+"""Size of a record on the event log beside its payload."""
 COPIES: Final = 4
-"""Of a payload in log, table and history."""
+"""Copies of a payload in event log, table and history."""
 KV_COPIES: Final = 8
 """The history has the value before and the value after, and tables are compressed less than the log."""
 COMMAND_BYTES: Final = 500
-"""Of a command in the history, whatever it did."""
+"""Size of a command in the history, whatever it did."""
 ROW_BYTES: Final = 10
-"""Of a row beside its name."""
+"""Size of a row beside its name."""
 HISTORY_ROW_BYTES: Final = 40
-"""Of a single row of history."""
+"""Size of a single row of history."""
 ADDRESS_BYTES: Final = 150
-"""Of an address in the table of its group."""
+"""Size of an address in the table of its group."""
 NEW_GROUP_BYTES: Final = 6_000
-"""Of a brokerName that was not there: a folder, and rows of four tables."""
+"""Cost of a brokerName that was not there: a folder, and rows of four tables."""
 PARTITION_BYTES: Final = 4_000
-"""Of a file of a partition beside its rows."""
+"""Size of a file of a partition beside its rows."""
 EPOCH_BYTES: Final = 40_000
-"""Of an epoch's commits."""
+"""Size of an epoch's commits."""
 LIVE_ROW_BYTES: Final = 80
-"""Of a row of brokerLiveTable, which an epoch writes anew."""
+"""Size of a row of brokerLiveTable, which an epoch writes anew."""
 KV_ENTRY_BYTES: Final = 40
 
 _COMMITS: Final = 0
@@ -56,11 +56,11 @@ _KV: Final = 1
 
 
 class Size(NamedTuple):
-    """What a broker group has.
+    """Number of topics of a broker group, and size of their names.
 
     Attributes:
-        rows: Its topics.
-        name_bytes: What their names take, compressed.
+        rows: Number of its topics.
+        name_bytes: Compressed size of their names.
     """
 
     rows: int = 0
@@ -68,16 +68,16 @@ class Size(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """What they take in a table, once."""
+        """Size of the topics in a table, once, in bytes."""
         return ROW_BYTES * self.rows + self.name_bytes
 
 
 class Cost(NamedTuple):
-    """What a write adds.
+    """Cost of a write.
 
     Attributes:
-        bytes: Of event log and tables.
-        parts: What it writes that an epoch writes once: commits, the KV table, and by brokerName partitions.
+        bytes: Bytes added to event log and tables.
+        parts: Parts of the write that an epoch writes once: commits, the KV table, and by brokerName partitions.
     """
 
     bytes: int
@@ -85,7 +85,7 @@ class Cost(NamedTuple):
 
 
 def log_bytes(payload_bytes: int) -> int:
-    """What a record takes on the log."""
+    """Return the size of a record on the event log, in bytes."""
     return LOG_ROW_BYTES + payload_bytes
 
 
@@ -97,15 +97,15 @@ def cost_of(
     paid: Container[str | int] = (),
     topics: Collection[str] = (),
 ) -> Cost:
-    """What an event comes to, if it changes something.
+    """Estimate the cost of an event, on the assumption that it changes something.
 
     Args:
         event: Any but a heartbeat. A registration may lack its topics.
-        payload_bytes: What it takes on the log.
+        payload_bytes: Size of its payload on the event log.
         view: The live view.
-        size_of: What a broker group has.
-        paid: Parts of its epoch that others have been charged for.
-        topics: Of a registration.
+        size_of: Returns the size of a broker group.
+        paid: Parts of its epoch that other writes were charged for.
+        topics: Topics of a registration.
     """
     size = log_bytes(COPIES * payload_bytes) + COMMAND_BYTES
     if _COMMITS not in paid:
@@ -148,13 +148,13 @@ def mapping_rows(event: RegisterBroker) -> int:
 
 
 def has_new_name(event: AnyEvent, view: RouteView) -> bool:
-    """Whether a command brings a name that was not there."""
+    """Return whether a command brings a name that was not there."""
     if isinstance(event, PutKvConfig):
         return event.key not in view.kv.get(event.namespace, ())
     return isinstance(event, RegisterTopic) and event.topic not in view.topics
 
 
 def _kv_bytes(view: RouteView) -> int:
-    """Of the table of all KV entries."""
+    """Estimate the size of the table of all KV entries, in bytes."""
     entries = (entry for table in view.kv.values() for entry in table.items())
     return sum(KV_ENTRY_BYTES + len(key) + len(value or "") for key, value in entries)
