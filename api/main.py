@@ -39,7 +39,7 @@ log = structlog.get_logger("routelake.gateway")
 Address = tuple[str, int]
 
 DRAIN_S = 8.0
-"""How long requests in flight may take after a stop."""
+"""Time that requests in flight may take after a stop, in seconds."""
 
 
 def run_gateway(

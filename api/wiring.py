@@ -33,7 +33,7 @@ from security.quotas import Quotas
 from security.tls_rotation import Tls
 
 _ASKED_FOR_BYTES: Final = 32 * 1024 * 1024
-"""Of encoded routes of the other view: few ask for it, over HTTP alone."""
+"""Maximum size of encoded routes of the other view: few clients ask for it, over HTTP alone."""
 
 
 class GatewayParts:
@@ -43,15 +43,15 @@ class GatewayParts:
     `close_remoting`, and ``gateway.stop`` last.
 
     Args:
-        settings: The gateway's.
+        settings: Settings of the gateway.
         log_client: Writes its events; the caller closes it, after the gateway has stopped.
         open_reader: Opens the log for reading.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP listener.
-        policy: What is done about those who may not.
-        accounts: Who there is.
-        quotas: How much one peer may do; None: the defaults.
-        tls: Of both listeners; started and stopped with the gateway by the caller. None: all is plain.
+        policy: Mode and rules of access control.
+        accounts: File of the accounts.
+        quotas: Limits for one peer; None: the defaults.
+        tls: TLS of both listeners; started and stopped with the gateway by the caller. None: all is plain.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How old something is that another machine has dated: by when it came here, on this machine's steady clock.
+"""Age of something that another machine has dated: measured from its arrival here, on this machine's steady clock.
 
-Clocks of two machines may differ by minutes, so the date itself says little. It is asked once: of what is there when
-this process begins, nobody knows when it came.
+Clocks of two machines may differ by minutes, so the date itself says little. The date is used once: for what exists
+when this process starts, because its arrival is unknown.
 """
 
 from __future__ import annotations

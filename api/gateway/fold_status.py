@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fold says of itself in two files beside the tables, and a reader that follows them."""
+"""Status and last failure of the fold, from two files beside the tables, and a reader that follows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _FAILURE_EVERY: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class FoldStatus:
-    """How far the fold got (its status file); ``time_ms`` is by the fold's clock, ``look`` in which it was found."""
+    """Progress of the fold (its status file).
+
+    ``time_ms`` is by the fold's clock. ``look`` is the number of the look that found the status.
+    """
 
     epoch: int
     log_offset: int
@@ -35,7 +38,7 @@ class FoldStatus:
 
 @dataclass(frozen=True, slots=True)
 class FoldFailure:
-    """Why the fold last failed, in one line (its failure file); times as in `FoldStatus`."""
+    """Last failure of the fold, in one line (its failure file); times as in `FoldStatus`."""
 
     time_ms: int
     error: str
@@ -70,12 +73,12 @@ class FoldStatusReader:
 
     @property
     def status(self) -> FoldStatus | None:
-        """What the fold last said of itself; None before it ever ran on this lake."""
+        """Last status of the fold; None before the fold ever ran on this lake."""
         return self._status
 
     @property
     def failure(self) -> FoldFailure | None:
-        """Why the fold last failed; None if it has gone on since, or never did."""
+        """Last failure of the fold; None if the fold has gone on since, or never failed."""
         failure, status = self._failure, self._status
         is_over = (
             failure is not None
@@ -124,7 +127,7 @@ class _ReportFile:
         self._mtime_ns = -1
 
     def news(self) -> Any:  # noqa: ANN401 (JSON)
-        """What the file says; None if it has not changed since, or is not there."""
+        """Return the content of the file; None if it has not changed since the last call, or is not there."""
         with suppress(OSError, ValueError):
             mtime_ns = self._path.stat().st_mtime_ns
             if mtime_ns != self._mtime_ns:
@@ -140,7 +143,7 @@ class _ReportObject:
         self._known = b""
 
     def news(self) -> Any:  # noqa: ANN401 (JSON)
-        """What the object says; None if it has not changed since, or cannot be read."""
+        """Return the content of the object; None if it has not changed since the last call, or cannot be read."""
         with suppress(OSError, ValueError):
             text = store_of(self._url).get(self._name)
             if text != self._known:

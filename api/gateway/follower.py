@@ -48,10 +48,10 @@ OVERDUE_POLL_S: Final = 1.0
 OVERDUE_AFTER_S: Final = 10.0
 """The fold writes a batch a second; where it does not, it may be down for long."""
 HEARING_POLL_S: Final = 60.0
-"""Where epochs are announced: only for announcements that are lost."""
+"""Interval between looks while epochs are announced, in seconds: only for announcements that are lost."""
 
 _LOOK_UP_S: Final = 5.0
-"""How often, at most, a log that changed without a next version is looked at as a whole."""
+"""Minimum interval between full looks at a log that changed without a next version, in seconds."""
 
 _NO_LAKE_POLL_S: Final = 0.2
 _NO_REMOTE_LAKE_POLL_S: Final = 1.0
@@ -69,7 +69,7 @@ OnView = Callable[[RouteView, list[CommandOutcome]], None]
 
 
 class FollowerStatus(msgspec.Struct, frozen=True):
-    """How the follower is doing.
+    """State of the follower.
 
     ``commit_age_s`` is the time since the shown epoch was written, None before the first. ``failing`` is true from a
     failure to the next success; ``errors`` counts all failures, ``last_error`` keeps the text of the latest.
@@ -92,10 +92,10 @@ class Follower:
     Args:
         lake_dir: Directory or URI of the lake.
         on_view: Called on the follower's thread after each swap, with the new view and the outcomes of its epochs.
-        poll_s: How often a local log is asked for its next version.
+        poll_s: Interval between looks for the next version of a local log, in seconds.
         begin_exact: Load the newest epoch first whose deadlines are exact, and step to the others from there.
-        on_changes: Told on the follower's thread, before each new view, what leads to it; None when it is loaded as a
-            whole.
+        on_changes: Called on the follower's thread, before each new view, with the changes that lead to it; None if
+            the view is loaded as a whole.
         clock: Seconds since the epoch, for `status`.
     """
 
@@ -161,7 +161,7 @@ class Follower:
             self._pace.expect(offset, self._view.log_offset, time.monotonic())
 
     def hears(self, is_so: bool, /) -> None:
-        """Whether epochs are announced to it from now on (`lake.announce`)."""
+        """Set whether epochs are announced to the follower from now on (`lake.announce`)."""
         if self._pace is not None:
             self._pace.hears(is_so)
             self._woken.set()
@@ -173,7 +173,7 @@ class Follower:
             self._woken.set()
 
     def status(self) -> FollowerStatus:
-        """How it is doing. Callable from any thread."""
+        """Return the state of the follower. Callable from any thread."""
         view = self._view
         return FollowerStatus(
             epoch=view.epoch,
@@ -309,7 +309,7 @@ class Follower:
 
 
 class StorePace:
-    """When one follower looks into an object store for the next epoch: each look is a request.
+    """Times at which one follower looks into an object store for the next epoch: each look is a request.
 
     Epochs are reported from any thread, and one thread asks.
 
@@ -330,7 +330,7 @@ class StorePace:
         self._expected_offset = offset
 
     def hears(self, is_so: bool) -> None:
-        """Whether epochs are announced from now on; there may have been some before."""
+        """Set whether epochs are announced from now on; there may have been some before."""
         self._hears, self._is_due = is_so, True
 
     def announced(self) -> None:
@@ -338,7 +338,7 @@ class StorePace:
         self._is_due = True
 
     def is_due(self, shown_offset: int, now_s: float) -> bool:
-        """Whether to look now."""
+        """Return whether to look now."""
         if self._is_due:
             return True
         is_expected = shown_offset < self._expected_offset

@@ -56,10 +56,10 @@ _FALLBACK_WAIT_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a write.
+    """Receipt of a write.
 
-    ``offset`` is its log offset, the token a read can wait for. ``outcome`` is the rule's. None: the live view did not
-    have the event in time; it is durable and will be applied.
+    ``offset`` is its log offset, the token a read can wait for. ``outcome`` is the result of the state machine. None:
+    the live view did not have the event in time; it is durable and will be applied.
     """
 
     offset: int
@@ -68,7 +68,7 @@ class Receipt:
 
     @property
     def visible(self) -> bool:
-        """Whether the live view of this gateway shows it."""
+        """Return whether the live view of this gateway shows the write."""
         return self.outcome is not None
 
     @property
@@ -78,12 +78,12 @@ class Receipt:
 
     @property
     def reason(self) -> str | None:
-        """Why it was rejected."""
+        """Reason why the write was rejected; None if it was not."""
         return None if self.outcome is None else self.outcome.reason
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether a rule failed on it: quarantineTable has it, and nothing was changed."""
+        """Return whether a rule failed on the event: quarantineTable has it, and nothing was changed."""
         return self.reason == QUARANTINED
 
 
@@ -92,8 +92,8 @@ class Written(NamedTuple):
 
     Attributes:
         event: The event. A registration may lack its topics.
-        appended: Its place on the event log. None: it is a heartbeat that is answered without being written.
-        charge: What its sender was charged.
+        appended: Place of the event on the event log. None: a heartbeat that is answered without being written.
+        charge: Charge of its sender.
     """
 
     event: AnyEvent
@@ -105,12 +105,11 @@ class Gateway:
     """Writes to the log, reads from a view. Lives on one event loop; `start` and `stop` run there.
 
     Attributes:
-        live_view: The latest epoch and the events after it. The latest
-        epoch's
-            alone in fallback mode (`api.live_view.replica`).
-        committed: The latest epoch's.
-        shown: The one of them that answers where a request does not say.
-        fold: What the fold says of itself.
+        live_view: The latest epoch and the events after it. In fallback mode, the latest epoch
+            alone (`api.live_view.replica`).
+        committed: View of the latest epoch.
+        shown: The view that answers requests that name none.
+        fold: Status and last failure of the fold.
         preservation: Decides whether expiry pauses.
         admission: Decides which requests and events are accepted.
     """
@@ -122,10 +121,10 @@ class Gateway:
         open_reader: Callable[[], LogReader],
         admission: Admission | None = None,
     ) -> None:
-        """Nothing is opened before `start`.
+        """Prepare the gateway; open nothing before `start`.
 
         Args:
-            settings: Its own.
+            settings: Settings of the gateway.
             log_client: Writes its events.
             open_reader: Opens the log for reading.
             admission: None: the default quotas, and no accounts.
@@ -249,12 +248,12 @@ class Gateway:
 
     @property
     def log_failing(self) -> bool:
-        """Whether the event log refuses appends at the moment."""
+        """Return whether the event log refuses appends now."""
         return self._writer.failing
 
     @property
     def clock_problem(self) -> str | None:
-        """Why event times are refused; None while this machine's clock is believed."""
+        """Reason why event times are refused; None while this machine's clock is trusted."""
         return self._writer.clock_problem
 
     @property
@@ -266,7 +265,7 @@ class Gateway:
 
     @property
     def is_ready_for_service(self) -> bool:
-        """Whether routes are answered (NamesrvConfig.needWaitForService, waitSecondsForService).
+        """Return whether routes are answered (NamesrvConfig.needWaitForService, waitSecondsForService).
 
         A NameServer that starts knows nothing and may be told to wait for the brokers' registrations. A gateway waits
         only if the lake holds no broker when it starts; otherwise the routes are there.

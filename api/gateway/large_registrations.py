@@ -47,12 +47,12 @@ _LIMIT_S: Final = 60.0
 
 
 class ReadRegistration(NamedTuple):
-    """What a registration says.
+    """Contents of a registration.
 
     Attributes:
-        event: It, without its topics.
-        payload: It with its topics, as the log takes it.
-        names: Of its topics.
+        event: The registration without its topics.
+        payload: The registration with its topics, as the event log takes it.
+        names: Names of its topics.
     """
 
     event: RegisterBroker
@@ -61,13 +61,13 @@ class ReadRegistration(NamedTuple):
 
 
 def is_large(command: RemotingCommand) -> bool:
-    """Whether a registration is too much work for the event loop, as its size shows at once."""
+    """Return whether a registration is too much work for the event loop, as its size shows at once."""
     size = len(command.body)
     return size > LARGE_BODY_BYTES or (size > LARGE_COMPRESSED_BYTES and bool(read_bool(command, "compressed")))
 
 
 def becomes_large(command: RemotingCommand) -> bool:
-    """Whether it is, once it is inflated. To look costs a fraction of a millisecond."""
+    """Return whether a registration is large once inflated. The check costs a fraction of a millisecond."""
     return bool(read_bool(command, "compressed")) and inflates_beyond(command.body, LARGE_BODY_BYTES)
 
 
@@ -75,10 +75,10 @@ class Turns:
     """Some at a time, and address after address: who has many waits for their own. Lives on one event loop."""
 
     def __init__(self, places: int) -> None:
-        """Nobody waits.
+        """Create the places without any waiting request.
 
         Args:
-            places: How many at a time.
+            places: Number of registrations at a time.
         """
         self._free = places
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()

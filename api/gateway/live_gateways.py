@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which gateways are there, by what they write: each one appends a CLOCK every few seconds, under its id.
+"""Gateways that are alive, by their events: each one appends a CLOCK every few seconds, under its id.
 
 An id that reads ``HOST:PORT`` is taken for the address that brokers and clients reach that gateway by; ``HOST:PORT/N``
-for worker N of one (`cli.supervised.gateways`). Others name nobody's address.
+for worker N of one (`cli.supervised.gateways`). Other ids are no addresses.
 Clients are told IP addresses: rocketmq-client-go takes nothing else.
 """
 
@@ -40,9 +40,9 @@ def live_addresses(
 
     Args:
         heard_ms: By gateway id, the time of the last event that it wrote, by the log's clock.
-        own_id: Whoever answers is there, heard or not: while the log cannot be written nobody is heard.
+        own_id: Id of this gateway. It counts as alive even while the log cannot be written.
         clock_interval_s: Time between a gateway's CLOCK events.
-        own_address: Of whoever answers; empty: its id says so.
+        own_address: Address of this gateway; empty: its id holds the address.
     """
     since_ms = max(heard_ms.values(), default=0) - _CLOCKS * clock_interval_s * 1000
     live = {address_of_id(gateway) for gateway, time_ms in heard_ms.items() if time_ms >= since_ms}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Prometheus may ask a gateway. No label ever holds a topic, a broker or anything else that a peer chooses.
+"""Metrics of a gateway for Prometheus. No label ever holds a topic, a broker or anything else that a peer chooses.
 
 Names are those of rocketmq-rust's NameServer where it has one (``rocketmq_namesrv_*``), so that dashboards can be
 shared; what only a lakehouse has is ``routelake_*``. Times are in seconds. Gauges are read when asked.
@@ -71,7 +71,7 @@ class Metrics:
     Attributes:
         requests: By listener (http, remoting), request and response code. For remoting the request is the RequestCode's
             name; for HTTP the operation's. Codes are RocketMQ's.
-        route_latency: Of every answered route query over HTTP.
+        route_latency: Latency of every answered route query over HTTP.
         route_errors: Route queries answered with an error, by response code.
         registration_bytes: Size of registration bodies.
         registrations: Registrations by outcome.
@@ -234,7 +234,7 @@ class Metrics:
 
 
 class _Collected(NamedTuple):
-    """What a function says at each scrape, as a `Collector`."""
+    """A function called at each scrape, as a `Collector`."""
 
     collect: Callable[[], Iterable[Metric]]
 
@@ -253,7 +253,7 @@ def _certificate(tls: Tls) -> Iterable[Metric]:
 
 
 def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
-    """What one peer may do, and how often that was not enough. The quotas are a fixed set; peers are never named."""
+    """Report a peer's limits, their usage and the refusals. The quotas are a fixed set; peers are never named."""
     refused = CounterMetricFamily("routelake_quota_refused", "Refused for a quota.", labels=("quota",))
     limits = GaugeMetricFamily(
         "routelake_quota_limit", "The limit; of a rate, for its period. Absent: none.", labels=("quota",)
@@ -315,7 +315,7 @@ def _head_checks(gateway: Gateway) -> Iterable[Metric]:
 
 
 def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
-    """Whether expiry pauses, and how near it is to that. Nothing while it is off and there is no pause."""
+    """Report whether expiry pauses, and how near it is to that. Nothing while it is off and there is no pause."""
     percent = gateway.settings.self_preservation_percent
     since_ms = preserved_ms_of(gateway.live_view.view)
     if not (percent or since_ms):
@@ -378,7 +378,7 @@ class RemotingMeter:
             metrics.security.labels(reason).inc(self._more(count, reason))
 
     def _more(self, count: int, *what: str) -> int:
-        """How many came since the last scrape."""
+        """Return the increase of a counter since the last scrape."""
         more = count - self._reported[what]
         self._reported[what] = count
         return more

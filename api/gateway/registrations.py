@@ -55,12 +55,12 @@ _ONE_WAY_S: Final = 120.0
 
 
 class Registered(NamedTuple):
-    """A registration that is on the log, and what its broker is told.
+    """A registration that is on the log, and the answer for its broker.
 
     Attributes:
         event: It may lack its topics.
-        receipt: What became of it.
-        master: Where a slave finds its master.
+        receipt: Receipt of the write.
+        master: Address of the master, for a slave.
         order_topic_config: The namespace of that name; None if brokers are not to have it, or it was never put into.
             A deleted key has the value None. The same object while nothing in it changes.
     """
@@ -92,13 +92,13 @@ class Registrations:
         self._reading = Turns(1)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="registration-reader")
         self._begun = 0
-        """How many requests there were so far, but for large ones, which take seconds."""
+        """Number of requests so far, except large ones, which take seconds."""
         self._under_way: OrderedDict[int, None] = OrderedDict()
-        """Of these, in the order in which they have come."""
+        """Numbers of the requests under way, in their order of arrival."""
         self._settling: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """Who waits for the requests up to a number, in that order."""
+        """Waiters for the requests up to a number, in that order."""
         self._arriving: dict[asyncio.Future[None], Callable[[], bool]] = {}
-        """Who waits for what a registration may show."""
+        """Waiters for a change that a registration may show."""
         self.may_come_one_way = False
         self._one_way_until_s = 0.0
         """Until when that is so, on the loop's clock."""
@@ -183,10 +183,10 @@ class Registrations:
             let_go: Called, if the request is a large one, as soon as its body is needed no more.
 
         Returns:
-            None where nothing happens, and the answer is the ordinary OK.
+            None if nothing happens, and the answer is the ordinary OK.
 
         Raises:
-            RefusedError: the answer is an error.
+            RefusedError: The answer is an error.
             As `Gateway.propose`.
         """
         loop = asyncio.get_running_loop()
@@ -386,7 +386,7 @@ def _topicless(event: RegisterBroker) -> RegisterBroker:
 
 
 def _address(actor: Actor) -> str:
-    """What counts as one address of a peer."""
+    """Return the key that counts as one address of a peer."""
     return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
 
 

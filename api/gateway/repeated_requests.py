@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What brokers say again and again is decoded and encoded once: their registrations, and their heartbeats.
+"""Cache of repeated requests of brokers: registrations and heartbeats are decoded and encoded once.
 
 Both caches hold what a request meant, and live on one event loop. Whether a registration still changes nothing is for
 the state machine to say (`api.live_view.base.changes_nothing`).
@@ -24,10 +24,10 @@ _HEARTBEATS_BYTES: Final = 32 * 1024 * 1024
 """Some 20,000 connections. The one that was silent for longest is forgotten, and learnt again."""
 
 _LARGEST_BYTES: Final = 20 * 1024
-"""Of a request without its topics: one with thousands of topic queue mappings, or with odd fields, is not kept."""
+"""Maximum size of a cached request without its topics: one with thousands of mappings, or odd fields, is not kept."""
 
 _OBJECTS_BYTES: Final = 1_000
-"""Of the event, its fields and the payload, beside what they say."""
+"""Size of the event, its fields and the payload as objects, beside their contents."""
 
 _Broker = tuple[str | None, str | None, str | None]
 """clusterName, brokerName, brokerAddr."""
@@ -36,7 +36,7 @@ Request = tuple[int, dict[str, str] | None, bytes]
 
 
 class CachedRegistration(NamedTuple):
-    """What a request means: its event without topics, and that event as the log takes it."""
+    """Result of a request: its event without topics, and that event as the log takes it."""
 
     event: RegisterBroker
     key: str
@@ -52,14 +52,14 @@ class _Last(NamedTuple):
 
 
 class RegistrationCache:
-    """Of the brokers of one gateway. Lives on its event loop."""
+    """Cache of the registrations of one gateway's brokers. Lives on its event loop."""
 
     def __init__(self) -> None:
         self._encoder = EventEncoder()
         self._last: BoundedCache[_Broker, _Last] = BoundedCache(_REGISTRATIONS_BYTES)
 
     def has_same_topics(self, event: RegisterBroker) -> bool:
-        """Whether the broker's last registration had the same topics."""
+        """Return whether the broker's last registration had the same topics."""
         last = self._last.get(_broker(event))
         return last is not None and last.digest == event.topic_config_digest
 
@@ -139,12 +139,12 @@ class Heartbeats:
 
 
 def kept_bytes(fields: dict[str, str] | None, payload: bytes) -> int | None:
-    """What it takes to remember a request and the event it became; None if that is too much.
+    """Return the memory for a cached request and its event, in bytes; None if that is too much.
 
     By real size: fields may be long, and a small payload may be a large event.
 
     Args:
-        fields: Of its header.
+        fields: Fields of its header.
         payload: The event as the log takes it.
     """
     said = sum(getsizeof(name) + getsizeof(text) for name, text in (fields or {}).items())

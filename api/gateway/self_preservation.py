@@ -34,7 +34,7 @@ class SelfPreservation:
         command: Writes an event, and returns when the view shows it.
 
     Attributes:
-        counted: What it last saw; None while it does not look.
+        counted: Last count of silent brokers; None while it does not count.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SelfPreservation:
             await self._expire([row for row in gone if row.expire_ms < now_ms], actor)
 
     async def _expire(self, gone: list[Heard], actor: Actor) -> None:
-        """Nobody expires but these: other brokers have their addresses."""
+        """Expire only the given brokers: other brokers have their addresses."""
         for row in gone:
             log.warning("broker expired: another broker has its address", broker=row.broker_name, addr=row.broker_addr)
             await self._command(
@@ -130,7 +130,7 @@ class SelfPreservation:
 
 
 def switch_of(settings: GatewaySettings, view: RouteView) -> Switch:
-    """What is wanted: by the gateway's option, or by the live switch over it."""
+    """Return the wanted switch: by the gateway's option, or by the live setting, which takes precedence."""
     return Switch(
         settings.self_preservation_percent,
         round(settings.self_preservation_limit_s * 1000),
@@ -145,7 +145,7 @@ def preserved_ms_of(view: RouteView) -> int:
 
 
 def census_of(view: RouteView, now_ms: int) -> Census:
-    """Who is silent in a view, but for those whose addresses other brokers have."""
+    """Count the silent brokers of a view, except those whose addresses other brokers have."""
     rows = _heard_in(view)
     return _census(rows, superseded(rows, now_ms), now_ms)
 

@@ -22,9 +22,9 @@ class WatchedView:
     """A view that is replaced by a newer one again and again. Lives on one event loop.
 
     Attributes:
-        view: The newest.
-        offset: What came of the log up to this offset, the view shows.
-        event: The newest event that it shows: how old that is, and the log's time now.
+        view: The newest view.
+        offset: Offset of the event log up to which the view shows all results.
+        event: Age of the newest event that it shows, and the log's time now.
     """
 
     def __init__(self) -> None:
@@ -76,12 +76,12 @@ class WatchedView:
             _give_up(future)
 
     async def wait_for(self, offset: int, timeout_s: float, *, is_read: bool = False) -> bool:
-        """Wait until the view shows what came of the log up to an offset. False when it does not in time.
+        """Wait until the view shows the event log up to an offset. False if that takes too long.
 
         Args:
-            offset: Of the log.
-            timeout_s: Wait no longer.
-            is_read: It may come later or elsewhere just as well: `end_reads` ends it.
+            offset: Offset of the event log.
+            timeout_s: Maximum wait, in seconds.
+            is_read: The caller is a read, which may be repeated later or elsewhere: `end_reads` ends the wait.
         """
         if self.offset >= offset:
             return True

@@ -20,16 +20,16 @@ _ANSWER_S: Final = 2.0
 
 
 class WorkerMetrics:
-    """The metrics of this worker for the others, and theirs for whoever scrapes this one. Lives on one event loop.
+    """Metrics of this worker for the others, and theirs for the scraper of this one. Lives on one event loop.
 
     Args:
-        socket: Where the others ask this worker. They have theirs beside it; each one's name is its worker's number.
-            What is no socket there is not theirs.
+        socket: Socket of this worker for the others. Their sockets are beside it, each named by its worker's number.
+            Other files there are ignored.
         own: This worker's metrics, in the exposition format.
     """
 
     def __init__(self, socket: Path, own: Callable[[], bytes]) -> None:
-        """Nobody is answered before `start`."""
+        """Prepare the exchange; no worker is answered before `start`."""
         self._socket, self._own = socket, own
         self._server: asyncio.Server | None = None
 
@@ -45,7 +45,7 @@ class WorkerMetrics:
             self._socket.unlink(missing_ok=True)
 
     async def text(self) -> bytes:
-        """What all workers count that can be asked now."""
+        """Return the metrics of all workers that answer now."""
         others: list[Path] = []
         with suppress(OSError):  # somebody has tidied up: this worker alone is better than nothing
             others = sorted(path for path in self._socket.parent.iterdir() if path.is_socket() and path != self._socket)
@@ -62,7 +62,7 @@ class WorkerMetrics:
 
 
 async def _asked(socket: Path) -> bytes | None:
-    """What a worker says of itself; None if it does not in time."""
+    """Return the metrics of one worker; None if it does not answer in time."""
     try:
         async with asyncio.timeout(_ANSWER_S):
             reader, writer = await asyncio.open_unix_connection(socket)

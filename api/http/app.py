@@ -237,15 +237,15 @@ def create_app(
 
     Args:
         gateway: Writes and reads go through it. The application must be served on its event loop.
-        history: Answers ``as_of``, ``changes`` and ``epochs``.
-        settings: Who may write, limits.
+        history: History that answers ``as_of``, ``changes`` and ``epochs``.
+        settings: Permissions and limits.
         answers: The caches of encoded routes, of which the remoting listener shares one.
-        metrics: Likewise; they do not observe a gateway yet.
-        registrations: Likewise.
-        tls: What is encrypted, for /readyz.
+        metrics: Metrics shared with the remoting listener; they do not observe a gateway yet.
+        registrations: Registrations shared with the remoting listener.
+        tls: State of TLS, for /readyz.
 
     Raises:
-        SetupError: a setting is unusable.
+        SetupError: A setting is unusable.
     """
     metrics.observe(gateway)
     refusals = Refusals("http")
@@ -335,9 +335,9 @@ async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: 
 
 
 def _not_admitted(request: Request) -> Problem | None:
-    """Why whoever sends bad parameters may not ask at all, which they hear first; None if they may.
+    """Return the refusal for the sender of bad parameters, which is answered first; None if the sender may ask.
 
-    FastAPI looks at parameters before an endpoint can ask who sends them, and so do some endpoints.
+    FastAPI checks parameters before an endpoint can authenticate the sender, and so do some endpoints.
     """
     operation = getattr(request.scope.get("route"), "operation_id", None) or "other"
     if ADMITTED in request.scope or OPERATIONS.get(operation, Role.READER) is None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what over HTTP, and under which name it goes into the history.
+"""Authentication and authorization over HTTP, and the sender's name in the history.
 
 Without accounts (`--auth`), tokens decide: with tokens configured, a write needs one of them; without, writes are
 accepted from this machine only, from a program that speaks for itself: a write through a proxy is never local
 (`_foreign`, `api.http.local_peers`). Reads are open unless `HttpSettings.protect_reads` says otherwise.
 
 With accounts, the same users as over remoting come with bearer tokens or client certificates, and each operation needs
-its role (`security.roles.OPERATIONS`); whoever has a token of `HttpSettings.tokens` is an admin. While the mode lets
-those pass who may not (`log`), what is said above goes on to hold for them.
+its role (`security.roles.OPERATIONS`); the holder of a token of `HttpSettings.tokens` is an admin. While the mode lets
+requests without permission pass (`audit`), the rules without accounts hold for them.
 
-What other sites' pages send was refused before (`api.http.csrf`).
+Requests from pages of other sites were refused before (`api.http.csrf`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NOT_KNOWN: Final = "that token is not known here"
 _ANONYMOUS: Final = Unproven("anonymous", _SEND)
 _READ: Final = "getTopicRoute"
 _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
-"""Where a client's certificate does not count either."""
+"""Reasons of failed proofs that a client's certificate does not replace."""
 
 ADMITTED: Final = "routelake.admitted"
 """Key in an ASGI scope: `Authenticator.reader` or `Authenticator.writer` has let the request pass."""
@@ -69,13 +69,13 @@ _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class AuthContext(NamedTuple):
-    """Who somebody is here, and what that allows.
+    """Identity of a sender here, and its permissions.
 
     Attributes:
-        user: None for nobody that is known.
+        user: Name of the user; None for an unknown sender.
         may_read: Whether reads pass.
-        may_write: Whether everything does.
-        takes_tokens: Whether there are tokens that would make a difference.
+        may_write: Whether all requests pass.
+        takes_tokens: Whether a token could give more permissions.
     """
 
     user: str | None
@@ -114,7 +114,7 @@ class Authenticator:
 
     @property
     def protects_reads(self) -> bool:
-        """Whether every read has to come past `reader`."""
+        """Return whether every read has to come past `reader`."""
         return self._access is not None or self._tokens_protect_reads
 
     @property
@@ -123,16 +123,16 @@ class Authenticator:
 
     @property
     def file_problem(self) -> str | None:
-        """Why the file of accounts cannot be used as it is now."""
+        """Reason why the file of accounts cannot be used as it is now; None: it can."""
         return None if self._access is None else self._access.problem
 
     @property
     def has_accounts(self) -> bool:
-        """Whether there are accounts."""
+        """Return whether there are accounts."""
         return self._access is not None
 
     async def prepare(self, scope: Scope) -> None:
-        """What takes time, before anything else.
+        """Do the slow work first, before any other check.
 
         A token may be signed by a key that its issuer has made since. A write without one may be local.
         """
@@ -145,13 +145,13 @@ class Authenticator:
 
     @property
     def _place_decides(self) -> bool:
-        """Whether a write may be accepted for the place that it comes from."""
+        """Return whether a write may be accepted for the place that it comes from."""
         if self._tokens or self._settings.anonymous_writes:
             return False
         return self._access is None or self._access.policy.mode is AuthMode.AUDIT
 
     async def _foreign(self, scope: Scope) -> str | None:
-        """Why a write does not come from this machine, or may not; None if it does."""
+        """Return why a write does not come from this machine, or may not; None if it does."""
         if not self._settings.local_writes:
             return "ROUTELAKE_HTTP_LOCAL_WRITES is false"
         if self._settings.trusted_hosts:
@@ -204,15 +204,15 @@ class Authenticator:
     def count_read(self, scope: Scope, *, is_proven: bool) -> None:
         """Count a read, before its path is looked up, against the quota of its user or address.
 
-        A token that was not accepted before counts against the address: who is refused by a quota must not learn
-        whether a guessed token is right.
+        A token that was not accepted before counts against the address: a sender that is refused by a quota must
+        not learn whether a guessed token is right.
 
         Args:
-            scope: Of the request.
+            scope: Scope of the request.
             is_proven: Whether its Authorization header was accepted from that address lately.
 
         Raises:
-            QuotaError: there were too many reads.
+            QuotaError: There were too many reads.
         """
         request = Request(scope)
         found = self._by_token(request.headers.get("authorization", "")) if is_proven else self._by_certificate(request)
@@ -231,7 +231,7 @@ class Authenticator:
         return Sender(actor, _operation(request), found, _is_tls(request), topic, broker_name)
 
     def still_reads(self, request: Request) -> bool:
-        """Whether a read that `reader` let in would pass now, too: accounts change, and tokens expire."""
+        """Return whether a read that `reader` accepted would pass now, too: accounts change, and tokens expire."""
         return self.standing(request).may_read
 
     def reader_again(self, request: Request) -> None:
@@ -244,7 +244,7 @@ class Authenticator:
             self.reader(request)
 
     def may_read_settings(self, request: Request) -> bool:
-        """Whether whoever was let in by `reader` could read the settings over remoting (GET_NAMESRV_CONFIG), too."""
+        """Return whether a sender that `reader` accepted could read the settings over remoting (GET_NAMESRV_CONFIG)."""
         if self._access is None:
             return True
         found = self._who(request)
@@ -252,9 +252,9 @@ class Authenticator:
         return not self._access.authorize(needed, found, is_tls=_is_tls(request)).is_refused
 
     def may_see_details(self, request: Request) -> bool:
-        """Whether health says more than yes or no: names, paths and errors are for readers.
+        """Return whether health shows details: names, paths and errors are for readers.
 
-        Where there are accounts only theirs are, though their mode may let others read routes.
+        If there are accounts, details are for readers with an account, though their mode may let others read routes.
         """
         if getattr(request.state, "lacks_certificate", False):
             return False
@@ -262,7 +262,7 @@ class Authenticator:
         return standing.may_read and (self._access is None or standing.user is not None)
 
     def standing(self, request: Request) -> AuthContext:
-        """Who sends this, and what they may do. Nobody has asked for it yet, so nothing is counted or told."""
+        """Return the sender's identity and permissions, for information: nothing is counted or recorded."""
         found = self._who(request)
         user = found.user if isinstance(found, Identity) else None
         without_account = {
@@ -282,7 +282,7 @@ class Authenticator:
     def passes_fast(
         self, client: tuple[str, int] | None, headers: Iterable[tuple[bytes, bytes]], has_certificate: bool
     ) -> bool:
-        """Whether a plain read of a route passes whatever `reader` would look at besides; if not, ask that.
+        """Return whether a plain read of a route passes all that `reader` would check besides; if not, call `reader`.
 
         Args:
             client: Host and port of the other side.
@@ -352,7 +352,7 @@ class Authenticator:
             )
 
     def _why_foreign(self, request: Request) -> str | None:
-        """Why a write without a token is not accepted; None if it is."""
+        """Return why a write without a token is not accepted; None if it is."""
         if self._settings.anonymous_writes:
             return None
         why: str | None = request.scope.get(_FOREIGN, "nobody has looked where it comes from")
@@ -387,13 +387,13 @@ class Tokens:
     """Digests of the tokens of `HttpSettings.tokens`. Truthy if there are any."""
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
-        """Take them in.
+        """Take the tokens.
 
         Args:
-            tokens: By user; a token, or ``sha256:`` and its digest.
+            tokens: Token by user: in the clear, or ``sha256:`` and its digest.
 
         Raises:
-            SetupError: one is empty, or its digest invalid.
+            SetupError: A token is empty, or its digest invalid.
         """
         self._digests = {user: _digest(user, token) for user, token in tokens.items()}
 
@@ -401,7 +401,7 @@ class Tokens:
         return bool(self._digests)
 
     def user(self, token: str) -> str | None:
-        """Whose it is; None: nobody's."""
+        """Return the user of a token; None: the token is unknown."""
         given = hashlib.sha256(token.strip().encode("latin-1")).digest()
         found: str | None = None
         for user, digest in self._digests.items():  # all of them, so that the time tells nothing

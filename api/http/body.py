@@ -36,8 +36,8 @@ class BodyBudget:
         """Start empty.
 
         Args:
-            max_bytes: How much there is.
-            on_evicted: Told the address of each body that is refused for want of room.
+            max_bytes: Size of all bodies together, in bytes.
+            on_evicted: Called with the address of each body that is refused for want of room.
         """
         self._free = max_bytes
         self._on_evicted = on_evicted
@@ -46,7 +46,7 @@ class BodyBudget:
 
     @property
     def free(self) -> int:
-        """How much may be taken."""
+        """Number of bytes that are free."""
         return self._free
 
     def take(self, body: Body, size: int) -> None:
@@ -101,7 +101,7 @@ class Body:
 
     @property
     def is_reading(self) -> bool:
-        """Whether it is still coming in."""
+        """Return whether the body is still coming in."""
         return self._timer is not None
 
     def evict(self) -> None:

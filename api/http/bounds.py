@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all connections of the HTTP listener hold together, and which of them go when it is too much.
+"""Bytes and connections that the HTTP listener holds together, and choice of those to evict.
 
 The number of connections is bounded, and so are the bytes that lie here because of a peer: heads that are not complete,
-bodies that nobody has read yet, pipelined requests that wait, answers that are not fetched. Whoever crosses a bound is
-let in; of the address that holds most for longest, the connection that holds most for longest goes
-(`remoting.codec.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, reads of
-history in `api.http.history_pool`: each has its own bound and the same rule.
+bodies that are not read yet, pipelined requests that wait, answers that are not fetched. A connection that crosses a
+bound is accepted; of the address that holds most for longest, the connection that holds most for longest is evicted
+(`remoting.codec.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, reads of history
+in `api.http.history_pool`: each has its own bound and the same rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from api.http.settings import HttpSettings
 from remoting.codec.bounds import FairLimit, Holding, to_evict
 
 OF_ADDRESS: Final = "quota-connections"
-"""Why a connection is refused: there are too many of its address."""
+"""Reason to refuse a connection: its address has too many."""
 
 _SHARE: Final = 64
 """One in so many connections goes at a time: to find them costs a look at all."""
@@ -30,13 +30,13 @@ class EvictableConnection(Protocol):
     address: str
     """As `remoting.codec.bounds.address_of` makes it."""
     active_s: float
-    """When it last completed a request, or came, by `time.monotonic`."""
+    """Time at which the connection last completed a request, or came, by `time.monotonic`."""
     held_bytes: int
     held_since_s: float
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request of it is being answered."""
+        """Return whether a request of the connection is being answered."""
         ...
 
     def evict(self, reason: str) -> None:
@@ -47,14 +47,14 @@ class EvictableConnection(Protocol):
 
 
 class ConnectionBounds:
-    """Of one listener. Lives on its event loop."""
+    """Bounds of one listener. Lives on its event loop."""
 
     def __init__(self, settings: HttpSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nobody has come yet.
+        """Create bounds without connections.
 
         Args:
-            settings: `max_connections`, `max_held_bytes`.
-            clock: Seconds.
+            settings: Settings with `max_connections` and `max_held_bytes`.
+            clock: Clock in seconds.
         """
         self._settings = settings
         self._clock = clock
@@ -90,7 +90,7 @@ class ConnectionBounds:
         self._set(connection, 0)
 
     def has_too_many(self, address: str) -> bool:
-        """Whether an address has as many connections as one may have."""
+        """Return whether an address has as many connections as one may have."""
         limit = self._settings.max_connections_per_address
         return limit is not None and self._connections.count(address) >= limit
 

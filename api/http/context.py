@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every handler of the HTTP API needs, in one place: made once by `create_app`, found by `context_of`."""
+"""Objects that every handler of the HTTP API needs: made once by `create_app`, found by `context_of`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class HttpContext:
 
 
 def context_of(request: Request) -> HttpContext:
-    """What the application that a request came to was made with."""
+    """Return the context of the application that got the request."""
     context = request.app.state.context
     assert isinstance(context, HttpContext)
     return context

@@ -67,7 +67,7 @@ class TrustedOrigins:
         self._is_known = lru_cache(256)(self._look_up)  # whose old answers may be wrong now
 
     def refusal(self, scope: Scope) -> Problem | None:
-        """Why a request must not pass; None if it may."""
+        """Return why a request must not pass; None if it may."""
         is_probe = scope.get("path") in PROBES
         if scope.get("state", {}).get("lacks_certificate") and not is_probe:
             return Problem(FORBIDDEN, "a client certificate is required (tls.server.need.client.auth=require)")
@@ -90,7 +90,7 @@ class TrustedOrigins:
         return None if hosts and all(map(self._is_known, hosts)) else _unknown_host(b", ".join(hosts))
 
     def allows_read(self, client: Client, host: bytes | None) -> bool:
-        """Whether a request with a safe method passes.
+        """Return whether a request with a safe method passes.
 
         Args:
             client: Host and port of the other side.
@@ -131,7 +131,7 @@ def _values(scope: Scope, wanted: bytes) -> list[bytes]:
 
 
 def _is_same_origin(origin: bytes, hosts: list[bytes]) -> bool:
-    """Whether an Origin header (RFC 6454, 7) names the host and port of the one Host header. ``null`` does not."""
+    """Return whether an Origin header (RFC 6454, 7) names host and port of the one Host header. ``null`` does not."""
     try:
         parts = urlsplit(origin.decode("ascii"))
         default = _DEFAULT_PORTS.get(parts.scheme)

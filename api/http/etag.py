@@ -32,10 +32,10 @@ class ReadPosition(NamedTuple):
     """The commit an answer shows.
 
     Attributes:
-        epoch: Its number.
-        offset: Of the log.
-        event_time: Told for commits of the past only.
-        lineage: Of the log (`api.gateway.gateway.Gateway.lineage`); of the present only.
+        epoch: Number of its epoch.
+        offset: Offset of the event log.
+        event_time: Event time; for commits of the past only.
+        lineage: Lineage of the event log (`api.gateway.gateway.Gateway.lineage`); for the present only.
     """
 
     epoch: int
@@ -79,9 +79,9 @@ def if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def matches(if_none_match: str, digest: str) -> bool:
-    """Whether a client's If-None-Match names the content with this digest. An invalid header matches nothing.
+    """Return whether a client's If-None-Match names the content with this digest. An invalid header matches nothing.
 
-    Nor does one with more tags than `MOST_TAGS`: then the content is sent again.
+    A header with more tags than `MOST_TAGS` matches nothing, either: then the content is sent again.
     """
     if if_none_match.strip() == "*":
         return digest != NOTHING

@@ -43,7 +43,7 @@ QUIET_S: Final = 15.0
 _KEPT: Final = 256
 """Epochs at hand; older ones are read again for whoever asks."""
 _NAMES: Final = 1000
-"""Of topics, and of brokers, in one event."""
+"""Maximum number of topics, and of brokers, in one event."""
 _AT_ONCE: Final = 50
 """Subscribers that are woken before anybody else's request is looked at: each takes some 50 us."""
 _RETRY_MS: Final = 2000
@@ -55,7 +55,7 @@ _log = structlog.get_logger("routelake.http")
 
 
 class EventFilter(NamedTuple):
-    """What an epoch must have changed; None is no condition."""
+    """Changes that an epoch must have; None is no condition."""
 
     topic: str | None = None
     broker_name: str | None = None
@@ -152,13 +152,13 @@ class EventHub:
         wanted: EventFilter,
         may_go_on: Callable[[], bool] = lambda: True,
     ) -> Response:
-        """An answer that goes on until the client goes.
+        """Return an answer that goes on until the client leaves.
 
         Args:
-            address: Whose it is (`remoting.codec.bounds.address_of`).
+            address: Address of the client (`remoting.codec.bounds.address_of`).
             after: The last epoch that the client knows; None for the newest.
-            wanted: Of which epochs it is told.
-            may_go_on: Asked before it is sent anything, every `QUIET_S` at least; where it may not, it is ended.
+            wanted: Filter of the epochs that it gets.
+            may_go_on: Called before anything is sent, every `QUIET_S` at least. False ends the answer.
 
         Raises:
             Problem: There are too many subscribers.

@@ -40,11 +40,11 @@ class FastRoutes:
         """Answer from a gateway's view.
 
         Args:
-            gateway: Gives the view and its position.
-            answers: The bodies.
-            metrics: Where answers are counted.
-            sites: Says which Host headers pass.
-            guard: Says who may read; whom it does not let pass at once is left to the application.
+            gateway: Source of the view and its position.
+            answers: Encoded bodies.
+            metrics: Counters of the answers.
+            sites: Check of the Host headers.
+            guard: Check of the permission to read; the application decides on requests that it does not pass at once.
         """
         self._shown = gateway.shown
         self._lineage = gateway.lineage
@@ -62,13 +62,13 @@ class FastRoutes:
     def answer(
         self, client: Client, target: bytes, headers: Headers, defaults: Headers, has_certificate: bool
     ) -> tuple[bytes, ...] | None:
-        """The answer to a GET over HTTP/1.1, in pieces, ready for the socket; None if the application has to give it.
+        """Return the answer to a GET over HTTP/1.1 in pieces for the socket, or None to leave it to the application.
 
         Args:
             client: Host and port of the other side.
-            target: As sent.
+            target: Target of the request, as sent.
             headers: Names in lower case.
-            defaults: uvicorn's default headers, such as the date; a new list whenever one of them is another.
+            defaults: uvicorn's default headers, such as the date; a new list whenever one of them changes.
             has_certificate: Whether the other side has shown one.
         """
         if not target.startswith(_BEFORE_TOPIC) or not target.endswith(_AFTER_TOPIC):

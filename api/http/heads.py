@@ -28,11 +28,11 @@ class HeadError(Exception):
 
 
 class Target(NamedTuple):
-    """What a request asks for.
+    """Target of a request.
 
     Attributes:
-        path: As sent, with its escapes.
-        query: Without the question mark.
+        path: Path as sent, with its escapes.
+        query: Query without the question mark.
         host: The authority of a target in absolute form, which counts instead of the Host header.
     """
 
@@ -42,16 +42,16 @@ class Target(NamedTuple):
 
 
 def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> Target:
-    """The target of a request whose head leaves no doubt where the request ends and whom it is for.
+    """Read the target of a request; refuse a head that leaves a doubt on the request's end or its host.
 
     Args:
-        method: As sent.
-        version: "1.1", say.
-        target: As sent: in origin, absolute or asterisk form.
+        method: Method as sent.
+        version: Version of HTTP, such as "1.1".
+        target: Target as sent: in origin, absolute or asterisk form.
         headers: Names in lower case.
 
     Raises:
-        HeadError: there is a doubt.
+        HeadError: The head leaves a doubt.
     """
     if version not in ("1.1", "1.0"):
         raise HeadError(f"HTTP/{version} is not taken here: use HTTP/1.1")
@@ -80,5 +80,5 @@ def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> T
 
 @lru_cache(256)
 def is_host(value: bytes) -> bool:
-    """Whether a Host header has the form of one; it may be empty."""
+    """Return whether a Host header has the form of one; it may be empty."""
     return len(value) <= _LONGEST_HOST and _HOST.fullmatch(value.strip(b" \t")) is not None

@@ -32,7 +32,7 @@ Asker = tuple[str, str] | str
 """An address and the kind of its question; or an address alone."""
 
 DEADLINE_S: Final = 30.0
-"""How long a read may run."""
+"""Maximum duration of a read, in seconds."""
 _REMEMBERED: Final = 1024
 """Addresses of which it is known when they were served last."""
 _STOPPING = "this gateway is stopping"
@@ -49,7 +49,7 @@ class _Read:
         self.answer = answer
         self.interrupt = Interrupt()
         self.counts = False
-        """Whether it is one of the reads that may run at a time."""
+        """Flag of a read that counts against the number of reads at a time."""
         self.in_spare = False
         self.timer: asyncio.TimerHandle | None = None
 
@@ -62,10 +62,10 @@ class HistoryPool:
     """A `History`, asked from the event loop; a fair queue of askers, bounded.
 
     Args:
-        history: What is read.
+        history: History to read.
         threads: Reads at a time.
         queue: Reads that may wait for a thread.
-        deadline_s: How long a read may run, in seconds.
+        deadline_s: Maximum duration of a read, in seconds.
         on_evicted: Called with the address whenever a read is refused for want of room.
     """
 
@@ -95,13 +95,13 @@ class HistoryPool:
         """Run a query in a thread.
 
         Args:
-            query: It.
-            asker: Whose turn it takes.
-            gone: Done when nobody waits for the answer any more.
+            query: Query, called with the history.
+            asker: Address and kind of request, whose turn the query takes.
+            gone: Future that is done when the client has gone.
 
         Raises:
-            RoutelakeError: whatever the query raises.
-            Problem: too many reads at once, or the query took too long, or ``gone``.
+            RoutelakeError: The query has raised it.
+            Problem: Too many reads at once, or the query took too long, or ``gone``.
         """
         loop = asyncio.get_running_loop()
         read = _Read(asker, partial(query, self._history), loop.create_future())
@@ -198,7 +198,7 @@ class HistoryPool:
         self._end(read)
 
     def _end(self, read: _Read) -> None:
-        """Nobody waits for it any more."""
+        """Take out a read that no client waits for any more."""
         self._take_out(read)
         read.interrupt.set()
         if read.timer is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the program at the other end of a loopback connection speaks for itself, or may pass on what others send.
+"""Check that the program at the other end of a loopback connection sends its own requests, and is no proxy.
 
 An address cannot tell: each request that a proxy on this machine passes on comes from 127.0.0.1. The kernel knows more:
 which process has the other end, whose it is, and what else it has open. So a connection counts as local only if its
@@ -27,7 +27,7 @@ Address = tuple[str, int]
 _PROC: Final = Path("/proc")
 _TABLES: Final = ("tcp", "tcp6")
 _KEEP_S: Final = 5.0
-"""How long an answer holds for a connection. Its port is given to no other process so soon."""
+"""Time for which an answer holds for a connection, in seconds. Its port is given to no other process so soon."""
 _MOST_KEPT: Final = 4096
 _ROW: Final = re.compile(
     rb"^ *\d+: (?P<local>[0-9A-F]+:[0-9A-F]{4}) (?P<remote>[0-9A-F]+:[0-9A-F]{4}) (?P<state>[0-9A-F]{2})"
@@ -42,12 +42,12 @@ class LocalPeers:
     """Looks processes up, on a thread of its own. Lives on the event loop."""
 
     def __init__(self) -> None:
-        """Nobody has been looked up."""
+        """Start without any known connection."""
         self._thread = ThreadPoolExecutor(1, "local-peers")
         self._known: OrderedDict[tuple[Address, Address], tuple[float, str | None]] = OrderedDict()
 
     async def problem(self, client: Address, server: Address) -> str | None:
-        """Why a connection's sender does not count as local; None if it does.
+        """Return why a connection's sender does not count as local; None if it does.
 
         Args:
             client: Host and port of the other side, a loopback address.
@@ -154,7 +154,7 @@ def _sockets(process: Path) -> set[str]:
 
 
 def _takes_connections(sockets: set[str]) -> bool:
-    """Whether one of a process's sockets came in through a port that is listened on, or listens beyond this machine.
+    """Return whether a process has a socket that came in through a listening port, or that listens beyond this machine.
 
     A program may wait on a loopback address for programs of its own, such as a debugger: that alone is no proxy.
     """

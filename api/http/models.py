@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes in over HTTP: request bodies. Field names are RocketMQ's; the rules are stated once, here.
+"""Request bodies of HTTP. Field names are RocketMQ's; the rules are stated once, here.
 
 Models are strict: no conversion, no unknown field. An absent optional field and null are the same.
 
@@ -25,7 +25,7 @@ from schemas.events import Actor, BrokerHeartbeat, RegisterBroker, UnregisterBro
 from schemas.topic_names import RETRY_OR_DLQ_TOPIC_MAX_LENGTH
 
 MAX_QUEUES: Final = 65_535
-"""Of one topic on one broker. RocketMQ checks none; its largest built-in topic has 1024."""
+"""Maximum number of queues of one topic on one broker. RocketMQ has no limit; its largest built-in topic has 1024."""
 
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 30 * 24 * 3600 * 1000
 MAX_ZONE: Final = 127

@@ -31,7 +31,7 @@ _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 
 def topic_problem(topic: str) -> str | None:
-    """Why a topic name is refused (TopicValidator.validateTopic)."""
+    """Return why a topic name is refused (TopicValidator.validateTopic), or None."""
     if not topic.strip():
         return "a topic name must not be blank"
     if not LEGAL.fullmatch(topic):
@@ -43,17 +43,20 @@ def topic_problem(topic: str) -> str | None:
 
 
 def broker_name_problem(name: str) -> str | None:
-    """Why a brokerName is refused."""
+    """Return why a brokerName is refused, or None."""
     return _name_problem(name, "a brokerName")
 
 
 def cluster_name_problem(name: str) -> str | None:
-    """Why a clusterName is refused."""
+    """Return why a clusterName is refused, or None."""
     return _name_problem(name, "a clusterName")
 
 
 def address_problem(address: str) -> str | None:
-    """Why an address is refused: it must be ``ip:port``, ``[ipv6]:port`` or ``hostname:port``, the port 1 to 65535."""
+    """Return why an address is refused, or None.
+
+    An address must be ``ip:port``, ``[ipv6]:port`` or ``hostname:port``, the port 1 to 65535.
+    """
     found = _ADDRESS.fullmatch(address)
     if found is None:
         return "an address must be ip:port, for example 10.0.0.1:10911"
@@ -64,7 +67,7 @@ def address_problem(address: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a peer address or a host without port is this machine."""
+    """Return whether a peer address or a host without port is this machine."""
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

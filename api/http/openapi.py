@@ -45,7 +45,7 @@ _REFS: Final = "#/components/schemas/"
 
 READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, UNKNOWN_HOST, OTHER_LAKE, TOO_MANY, BUSY)
 PAST_PROBLEMS: Final = (FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE)
-"""Of whatever takes a moment of the past."""
+"""Problems of all operations that take a point in time of the past."""
 WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, TOO_MANY, BUSY)
 BODY_PROBLEMS: Final = (BAD_REQUEST, BAD_BODY, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA)
 

@@ -43,7 +43,7 @@ class _Names(Convertor[str]):
 
 
 class _Name(_Names):
-    """What stands between two slashes of the path."""
+    """Convertor of the text between two slashes of the path."""
 
     regex = "[^/]+"
 
@@ -53,10 +53,10 @@ register_url_convertor("name", _Name())
 
 
 def path_to_match(raw_path: bytes) -> str | None:
-    """The path of a request with its encoded slashes kept apart; None where it has none.
+    """Return the path of a request with its encoded slashes kept apart; None if it has none.
 
     Args:
-        raw_path: As sent.
+        raw_path: Path as sent.
     """
     parts = _ENCODED_SLASH.split(raw_path.decode("latin-1"))
     return _SLASH.join(map(unquote, parts)) if len(parts) > 1 else None

@@ -236,7 +236,7 @@ RETRY: Final = {"retry-after": "1"}
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field. ``field`` is a path: ``topicConfigSerializeWrapper.dataVersion.counter``."""
+    """Error of one field. ``field`` is a path: ``topicConfigSerializeWrapper.dataVersion.counter``."""
 
     field: str
     message: str
@@ -246,10 +246,10 @@ class Problem(RoutelakeError):
     """A refusal of the HTTP API.
 
     Args:
-        kind: Which.
-        detail: For a person.
+        kind: Kind of the problem.
+        detail: Text for a person.
         errors: One entry per field that is wrong.
-        headers: Added to the answer.
+        headers: Headers added to the answer.
         members: Further members of the problem details object.
     """
 

@@ -34,7 +34,7 @@ _NOT_REFUSED: Final = frozenset({408, 429})
 
 
 class Proofs:
-    """Of one gateway. Lives on its event loop."""
+    """Proofs of one gateway's senders. Lives on its event loop."""
 
     def __init__(self, quotas: GatewayQuotas, clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing has been refused.
@@ -51,7 +51,7 @@ class Proofs:
         """Let a request pass if its address may try another proof.
 
         Raises:
-            QuotaError: Its address has had too many proofs refused.
+            QuotaError: Too many proofs of its address were refused.
         """
         client = scope["client"]
         if client is None or not _is_proof(scope):
@@ -64,8 +64,8 @@ class Proofs:
         """Count a refused proof, or remember an accepted one.
 
         Args:
-            scope: Of the request, as it was answered.
-            status: Of the answer; 0 without one.
+            scope: Scope of the request, after its answer.
+            status: Status of the answer; 0 without an answer.
         """
         client = scope["client"]
         if client is None or not _is_proof(scope):
@@ -81,7 +81,7 @@ class Proofs:
                 self._proven.put((address, digest), self._clock(), _ENTRY_BYTES)
 
     def was_proven(self, scope: Scope) -> bool:
-        """Whether the Authorization header of a request was accepted from its address lately."""
+        """Return whether the Authorization header of a request was accepted from its address lately."""
         digest = _digest(scope["headers"])
         then_s = None if digest is None else self._proven.get((address_of(scope["client"][0]), digest))
         return then_s is not None and self._clock() - then_s < _HOLDS_S

@@ -47,9 +47,9 @@ from remoting.server.tls_channel import TlsTransport
 
 _GRACE_S: Final = 5.0
 _HEADER_BYTES: Final = 150
-"""What a header costs beside its bytes, roughly."""
+"""Memory of a header beside its bytes, roughly, in bytes."""
 _REQUEST_BYTES: Final = 3000
-"""What a request costs that waits behind another one."""
+"""Memory of a request that waits behind another one, in bytes."""
 _RETRY_LINE: Final = f"retry-after: {RETRY['retry-after']}\r\n"
 _REASONS: Final = {
     400: "Bad Request",
@@ -147,7 +147,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._was_fast = False
         """The message that the parser is in was."""
         self._head_bytes = 0
-        """Of a head that is not complete, or of chunk headers and trailers since the last byte of a body."""
+        """Size of an incomplete head, or of chunk headers and trailers since the last byte of a body."""
         self._is_last = False
         """The connection ends with the message that the parser is in."""
         self._is_over = False
@@ -159,9 +159,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self.address = ""
         self.is_tls = False
         self.certificate_names: tuple[str, ...] = ()
-        """Of the client's certificate, which was verified."""
+        """Names in the client's verified certificate."""
         self.needs_certificate = False
-        """Whether who has none may see health alone: `api.http.csrf.Sites` refuses the rest."""
+        """Flag that clients without a certificate may see health alone: `api.http.csrf.Sites` refuses the rest."""
         self._lacks_certificate = False
         self.active_s = time.monotonic()
         self.held_bytes = 0
@@ -300,7 +300,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered."""
+        """Return whether a request is being answered."""
         return self._in_head and not self._is_answered()
 
     def evict(self, reason: str) -> None:
@@ -328,7 +328,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # --- the fast path ---
 
     def _is_idle(self) -> bool:
-        """Whether nothing is under way: all that came was parsed, and all that was asked is answered."""
+        """Return whether the connection is idle: all that came was parsed, and all requests are answered."""
         return self._between and not self._head_bytes and self._is_answered()
 
     def _is_answered(self) -> bool:

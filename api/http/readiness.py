@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a gateway, if anything, and what of it is a reason to send nobody there.
+"""Problems of a gateway, and those that are a reason to send no traffic there.
 
 Two questions that a load balancer must not confuse. *Does this gateway answer routes?* It does from its first view on,
-whatever dies behind it: without a fold, with a log that refuses appends, with one that cannot be read. These strike all
-gateways of a lake at once, and whoever takes all of them out makes an outage of it. Only what is wrong with
-this one alone makes it unready: it holds its routes back, or its routes stand still while the tables go on.
-*Is everything well?* is for alarms, and for whoever starts something that needs all of it.
+whatever dies behind it: without a fold, with a log that refuses appends, with one that cannot be read. These problems
+strike all gateways of a lake at once: if a load balancer removes all of them, that is an outage. Only a problem of this
+gateway alone makes it unready: it holds its routes back, or its routes stand still while the tables go on.
+*Is everything healthy?* is for alarms, and for programs that need all of it at their start.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _AHEAD_S: Final = 30.0
 
 
 def service_problem(gateway: Gateway) -> str | None:
-    """Why nobody should be sent to this gateway; None while it answers routes."""
+    """Return why no traffic should go to this gateway; None while it answers routes."""
     if not gateway.is_ready_for_service:
         return "routes are held back until brokers had time to register (needWaitForService)"
     return _lag_problem(gateway)
 
 
 def view_problem(gateway: Gateway) -> str | None:
-    """Why the view cannot be relied on; None when it can, an empty lake included."""
+    """Return why the view is not reliable; None if it is, or if the lake is empty."""
     status = gateway.follower.status()
     if gateway.replica.failing:
         return "cannot read the event log (see the gateway's log); routes are as they last were"
@@ -41,7 +41,7 @@ def view_problem(gateway: Gateway) -> str | None:
 
 
 def log_problem(gateway: Gateway) -> str | None:
-    """Why nothing can be written."""
+    """Return why no write is possible; None if writes are possible."""
     if gateway.clock_problem is not None:
         return gateway.clock_problem
     if gateway.log_failing:
@@ -68,10 +68,12 @@ def _lag_problem(gateway: Gateway) -> str | None:
 
 
 def routes_age_s(gateway: Gateway) -> float | None:
-    """How old the routes are that are answered, seconds: what came to the log since is not in. None: there is nothing.
+    """Return the age of the routes that are answered, in seconds; None without routes.
+
+    Answers do not include events that came to the log since then.
 
     Args:
-        gateway: Which answers them.
+        gateway: Gateway that answers them.
     """
     age_s = gateway.shown.event.age_s
     fold = gateway.fold.status
@@ -83,7 +85,7 @@ def routes_age_s(gateway: Gateway) -> float | None:
 
 
 def live_view_problem(replica: LiveReplica) -> str | None:
-    """Why answers are not from the live view, or how the tables have differed from the event log since the start."""
+    """Return why answers are not from the live view, or how the tables have differed from the log since the start."""
     if replica.fallback_reason is not None:
         return f"answers follow the tables alone: {replica.fallback_reason}"
     if replica.checks.last is None:
@@ -92,10 +94,10 @@ def live_view_problem(replica: LiveReplica) -> str | None:
 
 
 def preservation_problem(gateway: Gateway) -> str | None:
-    """That nobody expires, since when, and how many are silent; None while brokers do.
+    """Return since when no broker expires, and how many are silent; None while brokers expire.
 
     Args:
-        gateway: Which looks at them.
+        gateway: Gateway to check.
     """
     since_ms = preserved_ms_of(gateway.live_view.view)
     if not since_ms:
@@ -106,11 +108,11 @@ def preservation_problem(gateway: Gateway) -> str | None:
 
 
 def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:
-    """Why the fold cannot be relied on.
+    """Return why the fold is not reliable; None if it is.
 
     Args:
-        gateway: Which has its status.
-        stale_s: Not heard of for this long is not alive.
+        gateway: Gateway that follows its status.
+        stale_s: Age of the last status, in seconds, after which the fold counts as down.
     """
     status, failure = gateway.fold.status, gateway.fold.failure
     why = "" if failure is None else f"; it failed {gateway.fold.failure_age_s or 0.0:.0f} s ago: {failure.error}"

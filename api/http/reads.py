@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all reads share: parameters, waiting for an offset, entity tags, the epoch in the headers."""
+"""Common part of all reads: parameters, waiting for an offset, entity tags, the epoch in the headers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 MAX_WAIT_MS: Final = 30_000
 DEFAULT_WAIT_MS: Final = 5_000
 MOMENT: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
-"""What a parameter of the past may be, in its description."""
+"""Form of a parameter for a point in time, in its description."""
 MAX_LONG_POLL_S: Final = 300.0
 
 
@@ -135,12 +135,12 @@ class PastQuery(ViewQuery):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A read that was let in.
+    """An accepted read.
 
     Attributes:
-        context: What the application was made with.
-        source: Answers it.
-        answers: Routes of that view, encoded.
+        context: Context of the application.
+        source: View that answers it.
+        answers: Encoded routes of that view.
     """
 
     context: HttpContext
@@ -189,13 +189,13 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
 async def ask_history(
     request: Request, query: ReadQuery, kind: str, ask: Callable[[History], T]
 ) -> tuple[T, ReadPosition]:
-    """Let a read of the history in; what that says, and the cut that is in it at least.
+    """Accept a read of the history; return its result, and an epoch that the result includes at least.
 
     Args:
-        request: Whose address takes turns with others.
-        query: Its parameters.
-        kind: What is asked for: its name in the queue.
-        ask: Asked in a thread of the history's.
+        request: The request, whose address takes turns with others.
+        query: Parameters of the request.
+        kind: Kind of the read: its name in the queue.
+        ask: Query, called in a thread of the history.
 
     Raises:
         RoutelakeError: As `begin`, and what ``ask`` raises.
@@ -208,13 +208,13 @@ async def ask_history(
 async def ask_past(
     request: Request, context: HttpContext, as_of: str, read: Callable[[History, AsOf], T]
 ) -> tuple[T, ReadPosition]:
-    """What the tables of an earlier moment say, and which cut that is.
+    """Read the tables of an earlier point in time; return the result, and its epoch.
 
     Args:
-        request: Whose address takes turns with others.
-        context: What the application was made with.
-        as_of: The moment.
-        read: Asked in a thread of the history's.
+        request: The request, whose address takes turns with others.
+        context: Context of the application.
+        as_of: The point in time.
+        read: Query, called in a thread of the history.
 
     Raises:
         RoutelakeError: As `History.resolve`.
@@ -228,13 +228,13 @@ async def ask_past(
 
 
 async def read_history(request: Request, context: HttpContext, kind: str, ask: Callable[[History], T]) -> T:
-    """What the history says; it is asked no longer than the client waits.
+    """Read the history for no longer than the client waits.
 
     Args:
-        request: Whose address takes turns with others.
-        context: What the application was made with.
-        kind: What is asked for: its name in the queue.
-        ask: Asked in a thread of the history's.
+        request: The request, whose address takes turns with others.
+        context: Context of the application.
+        kind: Kind of the read: its name in the queue.
+        ask: Query, called in a thread of the history.
 
     Raises:
         RoutelakeError: What ``ask`` raises.
@@ -256,12 +256,12 @@ async def disconnected(request: Request) -> None:
 async def seen(
     request: Request, query: PastQuery, read: Callable[[History, AsOf], RouteView]
 ) -> tuple[RouteView, ReadPosition]:
-    """The view that is to answer, today's or a part of an earlier one, and which cut it is.
+    """Return the view that is to answer, the current one or a part of an earlier one, and its epoch.
 
     Args:
         request: The request.
-        query: Its parameters.
-        read: Reads what is needed of an earlier moment.
+        query: Parameters of the request.
+        read: Query of the needed part of an earlier point in time.
 
     Raises:
         RoutelakeError: As `begin` and `History.resolve`.
@@ -274,14 +274,14 @@ async def seen(
 
 
 def visible(request: Request, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Changes or differences as this asker may see them; after `begin`.
+    """Hide from changes or differences the values that the sender may not see; call it after `begin`.
 
-    The values of settings (`schemas.kv.NAMESRV_CONFIG`) are for whoever may send GET_NAMESRV_CONFIG; others see which
-    of them changed, when and by whom.
+    The values of settings (`schemas.kv.NAMESRV_CONFIG`) are for senders with the permission for GET_NAMESRV_CONFIG;
+    others see which of them changed, when and by whom.
 
     Args:
-        request: Of a read that was let in.
-        rows: As `lake.history.change_json` has them.
+        request: Request of an accepted read.
+        rows: Rows as `lake.history.change_json` returns them.
     """
     sees_all = context_of(request).guard.may_read_settings(request)
     return list(rows) if sees_all else list(map(without_settings, rows))
@@ -301,7 +301,7 @@ def check_once(request: Request) -> None:
 
 
 def address(request: Request) -> str:
-    """Whose request it is, where addresses share something."""
+    """Return the address of the sender, for limits by address."""
     return "" if request.client is None else address_of(request.client.host)
 
 

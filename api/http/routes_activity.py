@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much changed when, and when brokers were alive: what the console draws its pictures from."""
+"""Numbers of changes over time, and uptimes of brokers: the data of the console's charts."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class TopicCounts:
         self._counted: tuple[Topics, asyncio.Future[dict[str, int]]] | None = None
 
     async def get(self, view: RouteView, broker_name: str) -> int:
-        """How many topics of a view a broker group has."""
+        """Return the number of topics of a view that a broker group has."""
         if len(view.topics) <= OFF_LOOP_TOPICS:
             return view.topic_count(broker_name)
         counted = self._counted

@@ -69,7 +69,7 @@ _MEDIA: Final = {
 router = APIRouter(include_in_schema=False)
 
 _MOST_SESSION_BYTES: Final = 32 * 1024
-"""Of a body that begins a session: a token, no more."""
+"""Maximum size of a body that begins a session: a token, no more."""
 
 
 class StaticFile(NamedTuple):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the process is alive, whether it is ready, how the fold is, and its metrics."""
+"""Health and metrics: the process is alive, the gateway is ready, the fold works."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1", tags=["history"])
 _encode = msgspec.json.Encoder().encode
 
 ReportName = StrEnum("ReportName", {name.upper(): name for name in BY_NAME})  # type: ignore[misc]
-"""Of `lake.history.reports.REPORTS`."""
+"""Names of `lake.history.reports.REPORTS`."""
 
 
 _ROW: Final[dict[str, Any]] = {

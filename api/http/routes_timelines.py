@@ -63,7 +63,7 @@ class TimelineQuery(ReadQuery):
     )
 
     def window(self) -> Window:
-        """Which intervals."""
+        """Return the window of the wanted intervals."""
         return Window(self.from_, self.to)
 
 

@@ -22,7 +22,7 @@ from schemas.errors import SetupError
 from security.tls_rotation import ListenerTls
 
 DRAIN_S: Final = 8
-"""How long requests under way may take after a stop."""
+"""Time that requests under way may take after a stop, in seconds."""
 
 _BACKLOG: Final = 2048
 
@@ -53,14 +53,14 @@ async def serve_http(
         host: Address to listen on.
         port: 0 takes a free one.
         stop: Set it to stop.
-        on_bound: Told the port, once connections are taken.
-        drain_s: How long requests under way may take after that.
+        on_bound: Called with the port, once connections are accepted.
+        drain_s: Time that requests under way may take after that, in seconds.
         reuse_port: SO_REUSEPORT: several gateway processes on one port.
         tls: None: connections are plain.
-        handshakes: Whose TLS handshake is next, where other ports have some, too.
+        handshakes: Queue of TLS handshakes, shared with other ports; None: a queue of its own.
 
     Raises:
-        SetupError: the address cannot be used; the message names --http.
+        SetupError: The address cannot be used; the message names --http.
     """
     listener = listen(host, port, reuse_port=reuse_port)
     context = app.context
@@ -104,7 +104,10 @@ def _gate(
     behind: Callable[..., GuardedProtocol],
     **arguments: Any,  # noqa: ANN401 (uvicorn's)
 ) -> TlsSniffer:
-    """What uvicorn makes for each connection. Its own ``ssl`` takes one context for as long as it listens."""
+    """Return the protocol that uvicorn makes for each connection.
+
+    The ``ssl`` option of uvicorn takes one context for as long as it listens.
+    """
     protocol = behind(**arguments)
     protocol.needs_certificate = tls.needs_certificate
     limit_s = protocol.limits.header_timeout_s

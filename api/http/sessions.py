@@ -42,27 +42,27 @@ _OWN_DOING: Final = frozenset({b"same-origin", b"none"})
 
 
 class Sessions:
-    """Of one gateway. Lives on its event loop."""
+    """Sessions of one gateway. Lives on its event loop."""
 
     def __init__(self, folder: Path | None = None, *, tls_in_front: bool = False) -> None:
-        """None yet, or those that other workers have begun.
+        """Start without sessions, or with those that other workers have begun.
 
         Args:
-            folder: Where they are kept together; None: in this process.
-            tls_in_front: Whether browsers come by https though this gateway is asked by http.
+            folder: Folder that all workers share; None: sessions are kept in this process.
+            tls_in_front: Whether browsers come by https though the requests reach this gateway by http.
         """
         self._tokens = SealedSessionStore(folder)
         self._tls_in_front = tls_in_front
 
     def begin(self, scope: Scope, token: str) -> str:
-        """A new session of whoever sent this request, in place of the one it has; the Set-Cookie header.
+        """Begin a session for the sender of this request, in place of its present one; return the Set-Cookie header.
 
         Args:
-            scope: The request's.
-            token: It has been accepted.
+            scope: Scope of the request.
+            token: Token that has been accepted.
 
         Raises:
-            UnavailableError: It cannot be kept.
+            UnavailableError: The session cannot be stored.
         """
         self.end(scope)
         session = secrets.token_urlsafe(_ID_BYTES)
@@ -100,7 +100,7 @@ class Sessions:
         return self._tls_in_front or scope.get("scheme") == "https"
 
     def _cookie(self, scope: Scope) -> str | None:
-        """Of its own value: what other pages of this host have in their cookies may be anything, and is passed over."""
+        """Return the value of this gateway's own cookie; cookies of other pages of this host are ignored."""
         ours = re.compile(rb"(?:^|;)[ \t]*%b[ \t]*=([^;]*)" % re.escape(self._cookie_name(scope).encode()))
         for header, cookies in scope["headers"]:
             if header == b"cookie" and (found := ours.search(cookies)):
@@ -123,10 +123,10 @@ class SealedSessionStore:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """None yet, or those that the folder has.
+        """Start without tokens, or with those that the folder has.
 
         Args:
-            folder: Of this user alone; made if it is not there. None: they are kept in memory.
+            folder: Folder of this user alone, created if needed. None: tokens are kept in memory.
         """
         self._store: _Store = _Memory() if folder is None else _Folder(folder)
 
@@ -134,11 +134,11 @@ class SealedSessionStore:
         """Keep a token for `SESSION_S`.
 
         Args:
-            session: An id that nobody can guess, and that no other session has had.
-            token: Of whoever has the session.
+            session: Id that cannot be guessed, and that no other session has had.
+            token: Token of the holder of the session.
 
         Raises:
-            UnavailableError: The folder takes nothing.
+            UnavailableError: The folder cannot be written.
         """
         text = f"{time.monotonic() + SESSION_S} {token}".encode("latin-1")  # of the machine: workers have one clock
         self._store.put(_name(session), AESGCM(_key(session)).encrypt(_NONCE, text, None))
@@ -160,7 +160,7 @@ class SealedSessionStore:
 
 
 class _Memory:
-    """Of this process."""
+    """Store in the memory of this process."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[str, bytes] = OrderedDict()
@@ -211,7 +211,7 @@ class _Folder:
 
 
 def _name(session: str) -> str:
-    """What is looked up, so that the time of it tells nothing of the ids that there are."""
+    """Return the name to look up, so that the time of a look-up tells nothing of existing ids."""
     return _digest(session, b"name").hex()
 
 

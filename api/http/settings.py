@@ -45,7 +45,7 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Who may write, how large and how slow a request may be, how long it may wait.
+    """Permissions to write, and limits of size, duration and waiting time of a request.
 
     Attributes:
         tokens: User to bearer token, in the clear or as ``sha256:<hex of its digest>``. With any, writes need one.
@@ -208,7 +208,7 @@ def read_sites(path: Path) -> tuple[Site, ...]:
 
 
 def _is_link(url: str) -> bool:
-    """Whether it is an address that a link may lead to. Nothing but http and https: no script hides in a link."""
+    """Return whether a link may lead to an address. Only http and https are allowed: no script hides in a link."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -23,7 +23,7 @@ _AT_ONCE: Final = 50
 
 
 class Woken(Enum):
-    """Why a wait has ended."""
+    """Reason why a wait has ended."""
 
     CHANGED = 1
     OVER = 2
@@ -59,23 +59,23 @@ class ViewWatch:
     """
 
     def __init__(self, max_waiting: int, on_evicted: Callable[[str], None] = lambda _: None) -> None:
-        """Nobody waits yet."""
+        """Start without waits."""
         self._waiting: FairLimit[_Wait] = FairLimit(max_waiting, _crowded, on_evicted)
         self._closed = False
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of waits."""
         return len(self._waiting)
 
     async def next_view(self, topic: str, timeout_s: float, address: str, gone: asyncio.Future[Any]) -> Woken:
-        """Wait until a topic's route may be another one; between a look at it and this call nothing may be awaited.
+        """Wait until a topic's route may have changed; between a look at it and this call nothing may be awaited.
 
         Args:
-            topic: Whose route is waited for.
-            timeout_s: For how long.
-            address: Of whoever waits (`remoting.codec.bounds.address_of`).
-            gone: Done when the client has gone.
+            topic: Topic whose route is waited for.
+            timeout_s: Maximum wait, in seconds.
+            address: Address of the client (`remoting.codec.bounds.address_of`).
+            gone: Future that is done when the client has gone.
         """
         if self._closed:
             return Woken.OVER

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all writes share: the body, the receipt, refusals."""
+"""Common part of all writes: the body, the receipt, refusals."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def receipt_answer(
     kind: type[ReceiptAnswer] = ReceiptAnswer,
     **more: Any,  # noqa: ANN401 (members of any type)
 ) -> Response:
-    """200 with what became of it; 202 where it is durable, and the live view cannot tell more.
+    """Return 200 with the outcome of a write; 202 if it is durable, and the live view cannot tell the outcome.
 
     Args:
-        context: Of the request.
-        receipt: The gateway's.
+        context: Context of the request.
+        receipt: Receipt of the gateway.
         kind: The type of the answer.
-        more: Its members besides those of every receipt; None is left out.
+        more: Members of the answer besides those of every receipt; None is left out.
 
     Raises:
-        Problem: the rules refused it (409; 413 where the KV configuration is full), or a rule failed on it (500).
+        Problem: The rules refused it (409; 413 where the KV configuration is full), or a rule failed on it (500).
     """
     found = kind(
         offset=receipt.offset,

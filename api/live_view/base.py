@@ -35,11 +35,11 @@ _channels = msgspec.json.Decoder(dict[str, HeardChannel])
 
 
 def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState:
-    """The state that the fold had at a view whose liveness is whole (livenessOffset is its logOffset).
+    """Return the state that the fold had at a view whose liveness is whole (livenessOffset is its logOffset).
 
     Args:
-        view: Where to begin.
-        topics: Gives the topics of a group, by its name.
+        view: View to begin at.
+        topics: Returns the topics of a group, by its name.
     """
     clusters: dict[str, set[str]] = defaultdict(set)
     for cluster, names in view.clusters.items():
@@ -77,10 +77,10 @@ def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState
 
 
 def changes_nothing(view: RouteView, event: RegisterBroker) -> bool:
-    """Whether the state machine calls a registration unchanged at a view.
+    """Return whether the state machine calls a registration unchanged at a view.
 
     Args:
-        view: Where it would come next.
+        view: View that the registration would follow.
         event: The registration, without its topics.
     """
     key = (event.cluster_name, event.broker_addr)

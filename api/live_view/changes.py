@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fold did, as changes to a view: the same as the tables' change data feed says of it later."""
+"""Results of the fold as changes to a view, equal to the tables' change data feed of a later time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def changes_to(
     groups: Iterable[tuple[BrokerGroup, BrokerGroup]],
     kv: dict[tuple[str, str], tuple[str | None] | None],
 ) -> Changes:
-    """The difference between what a view shows and what the fold has come to.
+    """Compute the difference between a view and the later state of the fold.
 
     Args:
-        commit: Of the view that the changes lead to.
-        groups: Before (as the view shows it) and after, of every group that was touched.
-        kv: (namespace, key) -> the row after, None for no row, of every entry that was touched.
+        commit: Commit of the view that the changes lead to.
+        groups: Every touched group, before (as the view shows it) and after.
+        kv: Every touched entry: (namespace, key) -> the row after, None for no row.
     """
     changes = Changes(commit, brokers={}, clusters={}, live={}, filter_servers={}, mappings={}, kv=kv)
     moved: list[TopicChanges] = []

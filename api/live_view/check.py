@@ -98,9 +98,9 @@ class Moved:
 
     Attributes:
         everything: The changes are unknown, so all rows are compared.
-        rows: By broker group.
-        topics: In any order.
-        entries: Of the KV configuration.
+        rows: Rows by broker group.
+        topics: Topics in any order.
+        entries: Entries of the KV configuration.
     """
 
     def __init__(self, changes: Changes | None = None) -> None:
@@ -278,7 +278,7 @@ class Check:
             topics = {*self._topics, *self._moved.topics}
         waiting: list[str] = []
         could: dict[tuple[int, int], bool] = {}
-        """Of two sides, which many topics share: whether they could be compared, and did not differ."""
+        """Result for two sides, which many topics share: True if they could be compared, and did not differ."""
         for topic in topics:
             pause()
             mine, theirs = view.topics.get(topic), tables.topics.get(topic)

@@ -21,7 +21,7 @@ log = structlog.get_logger("routelake.gateway")
 
 _MOST_REPORTS: Final = 10
 _MOST_CHARS: Final = 2_000
-"""Of a value; a KV value may have 256 KiB."""
+"""Maximum number of characters shown of a value; a KV value may have 256 KiB."""
 
 _json = msgspec.json.Encoder()
 
@@ -37,7 +37,7 @@ class CheckResults:
         unchecked: Epochs that were compared in part: too much had changed, or the tables were ahead of the live view.
         differences: Rows that differed, by table.
         last: The last epoch that differed, in words that name no row; None if there was none.
-        reports: Of the last such epochs.
+        reports: Reports of the last such epochs.
     """
 
     def __init__(self, evidence: Path | None = None) -> None:
@@ -49,10 +49,10 @@ class CheckResults:
         self.reports: list[dict[str, Any]] = []
 
     def count(self, found: Comparison, tables: RouteView, live_view_offset: int) -> None:
-        """An epoch was compared.
+        """Count a compared epoch.
 
         Args:
-            found: What came of it.
+            found: Result of the comparison.
             tables: The epoch's view.
             live_view_offset: Offset that the live view has reached since.
         """
@@ -82,7 +82,7 @@ class CheckResults:
 
 
 def evidence_file(lake_dir: Path, gateway_id: str) -> Path:
-    """Where a gateway keeps what differed: beside the tables, a file for each gateway."""
+    """Return the path of a gateway's file of differences: beside the tables, a file for each gateway."""
     return lake_dir / f"live-view-differences-{quote(gateway_id, safe='')}.json"
 
 

@@ -36,9 +36,9 @@ class LiveState:
     """The state at the end of the event log, and a view of it.
 
     Attributes:
-        view: After the last `publish`.
-        offset: Of the last record that was taken.
-        gateway_id: Who has written the last one that could be read.
+        view: View after the last `publish`.
+        offset: Offset of the last record that was taken.
+        gateway_id: Gateway that has written the last readable record.
         is_urgent: Whether something was taken since the last `publish` that may show in an answer.
     """
 
@@ -46,8 +46,8 @@ class LiveState:
         """Begin at a view.
 
         Args:
-            view: Of an epoch whose livenessOffset is its logOffset.
-            everything: All that the next epoch says is compared, not only what has changed.
+            view: View of an epoch whose livenessOffset is its logOffset.
+            everything: Compare all rows of the next epoch, not only the changed ones.
         """
         self.view = view.apart()
         self.offset = view.log_offset
@@ -59,15 +59,15 @@ class LiveState:
         self._loaded: dict[str, int] = {}
         """Groups whose topics were looked up and are still held, and how many."""
         self._shown: dict[str, BrokerGroup] = {}
-        """Of groups that were touched since the last `publish`: what the view shows of them."""
+        """Groups that were touched since the last `publish`, as the view shows them."""
         self._entries: dict[tuple[str, str], tuple[str | None] | None] = {}
-        """Of KV entries that were touched since: the row now, None for no row."""
+        """KV entries that were touched since the last `publish`: the row now, None for no row."""
 
     def take(self, record: Record) -> CommandOutcome | None:
-        """Fold one record; the view does not show it until `publish`.
+        """Apply one record; the view does not show it until `publish`.
 
         Returns:
-            What the rules made of it; None of what is nobody's command: a heartbeat, a refusal, CLOCK, no event at all.
+            Outcome of a command; None for a record without a command: a heartbeat, a refusal, CLOCK, no event at all.
         """
         self.offset = record.offset
         self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
@@ -138,17 +138,17 @@ class LiveState:
         self._check.moved(moved)
 
     def compare(self, tables: RouteView, pause: Callable[[], None] = no_pause) -> Comparison:
-        """What was folded up to an epoch's offset, against what the tables say.
+        """Compare the state up to an epoch's offset with the tables.
 
         Args:
-            tables: The view of the epoch, whose offset was taken; what is urgent was published.
+            tables: View of the epoch. Its offset is reached, and urgent changes are published.
             pause: Called often.
         """
         return self._check.compare(tables, self._state, self.view, pause)
 
     @property
     def is_shown(self) -> bool:
-        """Whether the view shows everything that was taken."""
+        """Return whether the view shows all records that were taken."""
         return self.view.log_offset == self.offset
 
     def _unload(self, changed: Iterable[BrokerGroup]) -> None:
@@ -176,7 +176,7 @@ class LiveState:
 
 
 def _is_no_silence(event: AnyEvent, done: Step) -> bool:
-    """Whether it is a RESUME that came in time: in front of every append, and nobody's command."""
+    """Return whether an event is a RESUME that came in time: it precedes every append, and no sender waits for it."""
     return isinstance(event, Resume) and done.outcome.verdict == UNCHANGED
 
 

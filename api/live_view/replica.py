@@ -47,7 +47,7 @@ from schemas.route_commit import CommandOutcome, RouteCommit
 log = structlog.get_logger("routelake.gateway")
 
 _SHOWN_S: Final = 0.25
-"""How late, at most, a deadline that was moved is shown."""
+"""Maximum delay until a moved deadline is shown, in seconds."""
 
 _LONG_S: Final = 0.005
 _REST: Final = (4, 0.25)
@@ -57,7 +57,7 @@ _MANY: Final = 2_000
 """Records that are folded before the view shows them, however many are there."""
 
 _ALONE_POLL_S: Final = 0.04
-"""How often the log is asked for what others wrote, when nobody else ..."""
+"""Interval between looks for others' records while no other gateway writes, in seconds."""
 _ALONE_AFTER_S: Final = 30.0
 """... has written for so long. They write a CLOCK every few seconds."""
 
@@ -67,7 +67,7 @@ _PAUSE_S: Final = 0.5
 _SAY_S: Final = 5.0
 
 _MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Of records that are fed and not taken."""
+"""Maximum size of records that are fed and not taken, in bytes."""
 
 _MOST_GATEWAYS: Final = 10_000
 """Ids that are remembered."""
@@ -90,15 +90,15 @@ class LiveReplica:
         on_view: Called on this thread after each new view, with the outcomes of the records new in it.
         on_outcomes: Called on that thread with outcomes of records up to an offset, by which nothing shows in the view
             that did not before, but for deadlines.
-        poll_s: How often the log is asked for what others wrote, while others write.
+        poll_s: Interval between looks for others' records while others write, in seconds.
         evidence: A file for differences between live view and tables.
-        gateway_id: Under which this gateway writes.
+        gateway_id: Id under which this gateway writes.
 
     Attributes:
-        fallback_reason: Why answers follow the tables alone. None: they come from the live view.
+        fallback_reason: Reason why answers follow the tables alone. None: they come from the live view.
         failing: Whether the log cannot be read at the moment.
         checks: Results of comparing live view and tables.
-        waiting_bytes: Of records of this gateway that it has not taken yet.
+        waiting_bytes: Size of records of this gateway that it has not taken yet.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class LiveReplica:
         self._poll_s = poll_s
         self._gateway_id = gateway_id
         self._others_s = time.monotonic()
-        """When a record was taken last that somebody else had written."""
+        """Time at which the last record of another gateway was taken."""
         self._reader: LogReader | None = None
         self._fold: LiveState | None = None
         self._tables = RouteView.empty()
@@ -149,17 +149,17 @@ class LiveReplica:
     # --- life ---
 
     def begin(self, base: RouteView) -> RouteView:
-        """Fold what the log holds beyond an epoch.
+        """Apply the records of the event log after an epoch.
 
         Args:
-            base: Where to begin, if its liveness is whole; else at the log's beginning.
+            base: View to begin at, if its liveness is whole; else the beginning of the log is used.
 
         Returns:
-            The view at the end of the log; ``base`` itself if its rules are others.
+            The view at the end of the log; ``base`` itself if it has another version of the rules.
 
         Raises:
             UnavailableError: The log cannot be read.
-            SetupError: It is not there, or not ours, or lacks what it should hold.
+            SetupError: The log is not there, or belongs to another lake, or lacks records.
         """
         self._tables = base
         problem = state_machine_problem(base.commit)
@@ -200,7 +200,7 @@ class LiveReplica:
             self._fed.put(records)
 
     def tables_change(self, changes: Changes | None) -> None:
-        """What leads to the next `epoch_moved`; None when that is loaded as a whole. From the follower's thread."""
+        """Take the changes before the next `epoch_moved`; None if it is loaded as a whole. On the follower's thread."""
         self._moved = Moved(changes)
 
     def epoch_moved(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
@@ -349,8 +349,8 @@ class LiveReplica:
         """Take the next records of the log.
 
         Raises:
-            UnavailableError: It cannot be read.
-            SetupError: It lacks the next one.
+            UnavailableError: The log cannot be read.
+            SetupError: The log lacks the next record.
         """
         assert self._reader is not None
         first = fold.offset + 1
@@ -399,12 +399,12 @@ def _payload_bytes(records: Sequence[LogRecord]) -> int:
 
 
 def is_exact(view: RouteView) -> bool:
-    """Whether the deadlines that an epoch shows are those of its log offset: most are some seconds older."""
+    """Return whether the deadlines of an epoch are those of its log offset: most are some seconds older."""
     return view.commit.liveness_offset == view.commit.log_offset
 
 
 def state_machine_problem(commit: RouteCommit) -> str | None:
-    """What is wrong if an epoch was folded by other rules than this gateway's."""
+    """Return the problem if an epoch was made by other rules than this gateway's, or None."""
     if commit.epoch == 0 or commit.rules_version == STATE_MACHINE_VERSION:
         return None
     return (

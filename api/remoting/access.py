@@ -33,7 +33,7 @@ _NAMES: Final = {int(code): code.name for code in RequestCode}
 
 
 class _Peer:
-    """What a connection shows, by the accounts of one generation."""
+    """Proof that a connection shows, by the accounts of one generation."""
 
     __slots__ = ("generation", "host", "identity", "may_read")
 
@@ -43,7 +43,7 @@ class _Peer:
         by_certificate = accounts.by_certificate(connection.certificate_names)
         self.identity = by_certificate or accounts.by_address(self.host)
         self.may_read = False
-        """Whether its unsigned route requests are permitted."""
+        """Flag that the peer's unsigned route requests are permitted."""
 
 
 class RemotingAccess:
@@ -128,7 +128,7 @@ async def _identify(control: AccessControl, command: RemotingCommand, connection
 
 
 def _passes_anywhere(found: Identity | Unproven) -> bool:
-    """Whether it is the same over every connection from every address: an admin's signature is not."""
+    """Return whether an identity is the same over every connection from every address: an admin's signature is not."""
     return isinstance(found, Identity) and found.by == "signature" and found.role is not Role.ADMIN
 
 

@@ -33,14 +33,14 @@ from schemas.codes import ResponseCode
 from schemas.properties import PropertiesError, is_true, parse_body
 
 _MAX_BODY_BYTES: Final = 64 * 1024
-"""Of a 318: stock peers send a few lines."""
+"""Maximum size of the body of a 318, in bytes: stock peers send a few lines."""
 
 
 def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]:
-    """The switches that a 318 sets.
+    """Read the switches that a 318 sets.
 
     Raises:
-        RefusedError: It is off, or what it asks for is not possible; nothing of it may be applied.
+        RefusedError: The command is off, or asks for an impossible change; no part of it may be applied.
     """
     if not settings.allow_config_update:
         raise RefusedError(

@@ -59,7 +59,7 @@ from security.admission.admission import Sender
 log = structlog.get_logger("routelake.gateway")
 
 _SETTLED_S: Final = 1.0
-"""How long the answer that there is no such topic waits for registrations: clients give up after 3 s."""
+"""Time that the answer "no such topic" waits for registrations, in seconds: clients give up after 3 s."""
 _ON_ITS_WAY_S: Final = 0.1
 """The same, for one that may come: brokers send it within a millisecond, on a machine that has nothing else to do."""
 
@@ -147,12 +147,12 @@ class NameServerHandler:
         return EncodedReply(topic_not_exist(None))
 
     def _is_unknown(self, query: RouteRequest) -> bool:
-        """Whether nobody has a topic at the head; where the latest epoch is shown, waiting makes no difference."""
+        """Return whether the live view lacks the topic; if the latest epoch is shown, waiting makes no difference."""
         gateway = self._gateway
         return query.topic not in gateway.view.topics and gateway.shown is gateway.live_view
 
     def _may_be_on_its_way(self, query: RouteRequest) -> bool:
-        """Whether an unknown topic may be that of a registration whose broker has not waited for it."""
+        """Return whether an unknown topic may be that of a registration whose broker has not waited for it."""
         return self._registrations.may_come_one_way and self._is_unknown(query)
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

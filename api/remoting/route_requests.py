@@ -45,13 +45,13 @@ _MAX_INLINE_BYTES: Final = 4096
 """Longer ones are handled as other requests are, which are counted and bounded."""
 
 _QUERY_BYTES: Final = 250
-"""Of a query and its key, beside what they say and the cache's own, measured with tracemalloc."""
+"""Memory of a query and its key, beside their contents and the cache's own, measured with tracemalloc."""
 
 _FORMS_BYTES: Final = 256 * 1024
 """Some 300 forms. A version of a client has one or two."""
 
 _FORM_BYTES: Final = 200
-"""Of a form and its key, beside the key's bytes."""
+"""Memory of a form and its key, beside the key's bytes."""
 
 RECENT_S: Final = 3.0
 """A client gives a message that long to be sent."""
@@ -94,12 +94,12 @@ class RouteRequest:
     """A route request.
 
     Attributes:
-        form: All but the topic.
-        topic: None where the request names none.
-        reply: The reply of the moment, if it has been found.
-        is_used: Whether it was asked again since somebody last looked for room.
-        key: What `RouteRequests` finds it by; None where it does not.
-        passed: The generation of accounts that lets it pass, wherever it comes from (`api.remoting.access`).
+        form: Request without the topic.
+        topic: Topic; None if the request names none.
+        reply: The current reply, if it has been found.
+        is_used: Whether it was repeated since the cache last looked for room.
+        key: Key in `RouteRequests`; None if it is not there.
+        passed: Generation of accounts that lets it pass from any address (`api.remoting.access`).
     """
 
     __slots__ = ("__weakref__", "form", "is_used", "key", "passed", "reply", "topic")
@@ -123,10 +123,10 @@ class RouteRequest:
 
 
 class RouteRequests:
-    """The headers of route requests, and what they ask. Shared by the connections of a process.
+    """Cache of the headers of route requests, and their queries. Shared by the connections of a process.
 
-    Whoever sends any number of headers drives out none that others send meanwhile: only what was not asked since the
-    cache last looked at it makes room.
+    A peer that sends any number of headers evicts none that others send meanwhile: only headers that were not repeated
+    since the cache last looked at them make room.
 
     Attributes:
         code: GET_ROUTEINFO_BY_TOPIC.
@@ -140,11 +140,11 @@ class RouteRequests:
         max_bytes: int = 32 * 1024 * 1024,
         may_wait: Callable[[RouteRequest], bool] = lambda query: False,
     ) -> None:
-        """Remember nothing yet.
+        """Create an empty cache.
 
         Args:
-            answer: Answers a query.
-            max_bytes: Of what is remembered.
+            answer: Function that answers a query.
+            max_bytes: Maximum size of the cache.
             may_wait: Whether a query is for `Handler.handle`, as its answer may have to wait for something.
         """
         self._answer = answer
@@ -154,10 +154,10 @@ class RouteRequests:
         self._forms: BoundedCache[tuple[bytes, bytes, bytes], Form] = BoundedCache(_FORMS_BYTES)
         self._peek_form = self._forms.peek
         self._with_replies: WeakSet[RouteRequest] = WeakSet()
-        """Of those that are known: a view's move costs what was asked since the one before, not what is known."""
+        """Cached requests with replies: a new view costs what was asked since the last one, not what is cached."""
 
     def __len__(self) -> int:
-        """How many headers are remembered."""
+        """Return the number of cached headers."""
         return len(self._known)
 
     def find(self, serialize_type: int, header: bytes) -> tuple[RouteRequest, bytes] | None:
@@ -251,7 +251,7 @@ class RouteRequests:
 
 
 def _was_not_asked(query: RouteRequest) -> bool:
-    """Whether nobody asked it since this was last looked at."""
+    """Return whether a query was not repeated since the last check; reset its mark."""
     was_used, query.is_used = query.is_used, False
     return not was_used
 
@@ -283,11 +283,11 @@ class UnknownTopics:
         self._asked: BoundedCache[str, float] = BoundedCache(_UNKNOWN_BYTES)
 
     def was_asked(self, topic: str, now_s: float) -> bool:
-        """Whether somebody has asked for it within the last `RECENT_S`; remembers that it is asked for now.
+        """Return whether a topic was asked for within the last `RECENT_S`; remember that it is asked for now.
 
         Args:
-            topic: Nobody has it, but somebody may (`remoting.codec.names.may_exist`).
-            now_s: On a clock that only goes forward.
+            topic: Topic that does not exist, but may (`remoting.codec.names.may_exist`).
+            now_s: Current time, in seconds, of a clock that only goes forward.
         """
         before_s = self._asked.get(topic)
         self._asked.put(topic, now_s, getsizeof(topic))

@@ -26,7 +26,7 @@ _Sources = tuple[object, object]
 
 
 class SharedBodies:
-    """Of one gateway. Lives on its event loop."""
+    """Shared bodies of one gateway. Lives on its event loop."""
 
     def __init__(self) -> None:
         """None is encoded yet."""
@@ -44,7 +44,7 @@ class SharedBodies:
 
 
 class TopicLists:
-    """Of one gateway. Lives on its event loop."""
+    """Encoded topic lists of one gateway. Lives on its event loop."""
 
     def __init__(self) -> None:
         """None is made yet."""
@@ -52,13 +52,13 @@ class TopicLists:
         self._making: dict[_Key, tuple[_Sources, asyncio.Future[bytes]]] = {}
 
     async def get(self, view: RouteView, kind: str, names: Callable[[], Collection[str]], cluster: str = "") -> bytes:
-        """A TopicList of names, in order.
+        """Return the encoded TopicList of names, in order.
 
         Args:
-            view: The names are of it.
-            kind: Which of its topics.
-            names: Says which; may be called in a thread.
-            cluster: Of which cluster, where that makes a difference.
+            view: View that has the names.
+            kind: Kind of the list: its part of the topics.
+            names: Returns the names; may be called in a thread.
+            cluster: Cluster of the topics, if the kind depends on one.
         """
         key: _Key = kind, cluster
         sources: _Sources = view.topics, view.clusters.get(cluster)

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 
 class Use(StrEnum):
-    """What becomes of a key."""
+    """Use of a key."""
 
     LIVE = "live"
     START = "start"
@@ -149,13 +149,13 @@ OWN_KEYS: Final = {
 """Switches that RocketMQ does not have."""
 
 SWITCHES: Final = LIVE_KEYS | OWN_KEYS
-"""What UPDATE_NAMESRV_CONFIG may change."""
+"""Keys that UPDATE_NAMESRV_CONFIG may change."""
 
 _PERCENT = re.compile(r"([0-9]{1,2})%?", re.ASCII)
 
 
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-"""What nobody may change while it runs. NamesrvConfig.configBlackList adds to it.
+"""Keys that no command may change while the gateway runs. NamesrvConfig.configBlackList adds to them.
 
 Source: DefaultRequestProcessor.initConfigBlackList."""
 

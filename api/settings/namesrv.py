@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a namesrv.properties says, checked. Pure but for `read`, which reads the file.
+"""Contents of a namesrv.properties, checked. Pure but for `read`, which reads the file.
 
 The file is accepted as it is: values mean what they mean to a stock NameServer, down to ``TRUE`` with a blank behind
-it, which is false (said in a warning). Where the stock server would go on in silence with something that nobody can
-have wanted, the start is refused: an unknown key, an invalid number, one key with two values.
+it, which is false (said in a warning). If the stock server would accept a mistake without a message, the start is
+refused: an unknown key, an invalid number, one key with two values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schemas.properties import PropertiesError, Property, is_true, parse_file, p
 Value = bool | int | str
 
 _BOUNDS: Final = {"listenPort": (0, 65535), "scanNotActiveBrokerInterval": (1, MAX_INT)}
-"""Where a number other than 0 or more is asked for. With an interval of 0 a stock NameServer does not start, either."""
+"""Bounds other than 0 or more. With an interval of 0 a stock NameServer does not start, either."""
 
 
 class NamesrvProperties(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ def read(path: Path) -> NamesrvProperties:
     """Read and check a file.
 
     Raises:
-        SetupError: It cannot be read, or not be accepted; the message names the line and what to do.
+        SetupError: The file cannot be read or accepted; the message names the line and what to do.
     """
     try:
         data = path.read_bytes()
@@ -63,12 +63,12 @@ def check(entries: list[Property], source: str, faults: Iterable[str] = ()) -> N
     """Decide about every entry of a file.
 
     Args:
-        entries: As parsed.
+        entries: Entries as parsed.
         source: The file's name, for messages.
-        faults: Of lines that are no entries.
+        faults: Errors of lines that are no entries.
 
     Raises:
-        SetupError: As `read`; it says all that is wrong.
+        SetupError: As `read`; the message names all errors.
     """
     wrong = list(faults)
     last: dict[str, Property] = {}

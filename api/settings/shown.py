@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a gateway shows of its settings, over remoting and HTTP: no paths, no black lists, nothing of a JVM's."""
+"""Settings that a gateway shows, over remoting and HTTP: no paths, no black lists, nothing of a JVM's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a gateway is started with: the file's keys applied to the settings of each part."""
+"""Settings of a gateway at its start: the file's keys applied to the settings of each part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Address = tuple[str, int]
 
 
 def listen_address(properties: NamesrvProperties, default: Address) -> Address:
-    """Where to listen when neither command line nor environment says so.
+    """Return the address to listen on when neither command line nor environment sets it.
 
     Without bindAddress a stock NameServer listens on every interface; here that has to be asked for.
     """
@@ -91,14 +91,14 @@ def read_tls(config: Path | None, options: TlsOptions) -> TlsSettings | None:
     """Settings from RocketMQ's tls.properties and the command line, which wins.
 
     Args:
-        config: None: there is no file.
-        options: Of the command line.
+        config: Path of the file; None: there is no file.
+        options: Options of the command line.
 
     Returns:
-        None: nothing is encrypted.
+        The settings; None: nothing is encrypted.
 
     Raises:
-        SetupError: They cannot be read, or do not go together.
+        SetupError: The settings cannot be read, or contradict each other.
     """
     properties: dict[str, str] = {}
     if config is not None:
