@@ -47,7 +47,7 @@ EXCLUDED: Final[Mapping[str, tuple[str, ...]]] = {
     "s3a": ("software.amazon.awssdk:bundle", "org.wildfly.openssl:wildfly-openssl"),
     "kafka-tools": ("*:*",),  # Kafka Connect; what else it needs is in the set kafka
 }
-"""What the roots of a set depend on and do without."""
+"""Dependencies of the roots of a set that are left out."""
 ON_SPARK: Final = frozenset({"local-fs", "delta", "s3a"})
 """Sets that run inside Spark's driver, beside the jars that PySpark ships."""
 FOREIGN: Final = re.compile(r"osx|windows|riscv")
@@ -99,7 +99,7 @@ def _resolve(roots: tuple[str, ...], excluded: tuple[str, ...] = ()) -> dict[str
 
 
 def _ships_with_pyspark(coordinates: str) -> bool:
-    """Whether PySpark has some version of the artifact, which is then the one to use."""
+    """Return whether PySpark has some version of the artifact, which is then the one to use."""
     home = pyspark_jars()
     if home is None:
         raise JarError("jars.lock leaves out what PySpark ships: run this with the project's own .venv/bin/python.")

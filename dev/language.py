@@ -80,8 +80,8 @@ def faults_of_document(file: str, text: str) -> Iterator[Fault]:
     """Check a Markdown file outside of code and generated blocks.
 
     Args:
-        file: Its name, for the faults.
-        text: Its text.
+        file: Name of the file, for the faults.
+        text: Text of the file.
     """
     text = _CODE.sub(lambda found: "x" + "\n" * found[0].count("\n"), _FENCE.sub(_blank, _GENERATED.sub(_blank, text)))
     text = _LINK.sub(r"\1", text)

@@ -32,7 +32,7 @@ KEEP_UP_S = 30
 QUOTAS = ("--quota", "broker-requests-per-s=off,heartbeat-mb-per-h=off,broker-mb-per-h=off")
 """All of these brokers come from one address, which by default may not send as much as a thousand of them."""
 LAG_S = 5.0
-"""How far behind the fold may be: the interval of the CLOCK, with which heartbeats are folded at the latest."""
+"""Maximum lag of the fold, in seconds: the interval of the CLOCK, with which heartbeats are applied at the latest."""
 
 
 def run(bench: Bench) -> Result:
@@ -105,12 +105,12 @@ def run(bench: Bench) -> Result:
 
 
 class Lag(NamedTuple):
-    """How far behind the fold was.
+    """Lag of the fold.
 
     Attributes:
-        behind_s: Events that were durable and not folded, by the rate: one value each half second.
-        per_second: Heartbeats answered.
-        cores: Used by routelake, all its processes.
+        behind_s: Lag in seconds: durable events that were not folded, by the rate. One value each half second.
+        per_second: Heartbeats answered per second.
+        cores: Cores used by all processes of routelake.
     """
 
     behind_s: list[float]

@@ -54,7 +54,7 @@ def run(bench: Bench) -> Result:
 
 
 def _driver_ms(client: JavaClient) -> float:
-    """What a call from here costs by itself."""
+    """Measure the cost of a call from here alone, in milliseconds."""
     system, found = getattr(client.jvm, "java.lang.System"), []
     for _ in range(50):
         began = time.monotonic()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What registrations cost a fold whose executors are elsewhere, part by part: ``./routelake bench cluster``.
+"""Cost of registrations for a fold with remote executors, part by part: ``./routelake bench cluster``.
 
 A standalone master and two workers of one core, a real fold, and in its log the three waves of `storm`: all new, one
 changed topic each, unchanged. Prints seconds until everything is in the tables of epochs, and milliseconds of processor
 time a registration, of the fold's own processes (the driver) and of the executors; and from them, for executors with a
 core each, how much more several fold than one, and how long 1,000 registrations take. That is computed, not measured:
-first the driver's part, as if on one core though it uses several threads, and then the executors', shared evenly. What
-epochs do not wait for, `--without-intervals` leaves out.
+first the driver's part, as if on one core though it uses several threads, and then the executors', shared evenly.
+`--without-intervals` leaves out the work that epochs do not wait for.
 """
 
 from __future__ import annotations

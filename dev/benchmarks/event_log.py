@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the event log takes records, and how soon and how fast Spark sees them.
+"""Rate at which the event log takes records, and delay and rate at which Spark sees them.
 
     python -m dev.benchmarks.event_log                     # SQLite in a temporary directory
     python -m dev.benchmarks.event_log --kafka             # and a Kafka started for this
     python -m dev.benchmarks.event_log --dir /data --no-spark
 
-Everything is printed as Markdown rows: median of the runs, and what it was made of.
+Everything is printed as Markdown rows: median of the runs, and the values that it was made of.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Scene:
     """
 
     def __init__(self, link: Link, broker: FleetBroker, first_topic: int) -> None:
-        """Of a broker that is registered over the link."""
+        """Prepare the changes of a broker that is registered over the link."""
         self._link = link
         self._broker = broker
         self._version = broker.data_version

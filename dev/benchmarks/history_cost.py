@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What chain and intervals cost the fold, without Spark: ``python -m dev.benchmarks.history_cost [--epochs 200]``.
+"""Cost of hash chain and intervals for a fold without Spark: ``python -m dev.benchmarks.history_cost [--epochs 200]``.
 
 The same epochs into two lakes in turn, one with the chain and the intervals and one without: in ``idle`` an epoch has
 only heartbeats of 20 brokers (the fold writes one each ten seconds), in ``changing`` one topic changes (one a second).
@@ -78,9 +78,9 @@ def measure(scene: str, epochs: int, folder: Path) -> tuple[tuple[float, float],
     """Milliseconds without chain and intervals and with them: of processor time an epoch, and until it was there.
 
     Args:
-        scene: One of `EVERY_S`.
-        epochs: That count; a tenth as many before them do not.
-        folder: For the lakes.
+        scene: Name of a scene in `EVERY_S`.
+        epochs: Measured epochs; a tenth as many before them warm up.
+        folder: Folder for the lakes.
     """
     sides = [_Side(folder / name, whole=name == "with") for name in ("without", "with")]
     groups = [Group(number, TOPICS) for number in range(BROKERS)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What chain and intervals cost whoever waits: ``./routelake bench history-pairs [--rounds 5]``.
+"""Cost of hash chain and intervals for clients: ``./routelake bench history-pairs [--rounds 5]``.
 
 This routelake in turns with a copy of it that makes neither chain nor intervals (`NO_HISTORY`): freshness, acknowledged
 heartbeats, and cores when idle. One of the two runs at a time. Prints the median of each and of the ratios within a
@@ -51,7 +51,7 @@ topic_digests = lambda blocks, *columns, plain: []
 """,
     **NO_INTERVALS,
 }
-"""What is put at the end of these files of the copy that keeps neither."""
+"""Text appended to these files of the copy that keeps neither."""
 
 CONNECTIONS: Final = 64
 BLOCK: Final = (WITH, WITHOUT, WITHOUT, WITH)
@@ -85,7 +85,7 @@ def measure(bench: Bench, server: RoutelakeServer, number: int) -> dict[str, flo
 
 
 def acknowledged(bench: Bench, servers: Mapping[str, RoutelakeServer], blocks: int) -> list[float]:
-    """Of each block: microseconds a heartbeat with history, divided by those without."""
+    """Return, for each block, microseconds a heartbeat with history, divided by those without."""
     fleet = brokers(CONNECTIONS, 10)
     frames = heartbeat_frames(bench.folder / "acknowledge.frames", fleet)
     ratios: list[float] = []
@@ -129,7 +129,7 @@ def known_to(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def verdict(ratios: Sequence[float]) -> str:
-    """What blocks show."""
+    """Describe the result of the blocks."""
     low, high = known_to(ratios)
     if high <= MOST:
         shown = f"at most {MOST} times: shown"

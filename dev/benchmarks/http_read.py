@@ -71,9 +71,9 @@ def measure(bench: Bench, stack: ExitStack, lake: RoutelakeServer, paths: dict[s
     """Compare a running routelake with the plain application.
 
     Args:
-        bench: How.
-        stack: What ends with it is started here.
-        lake: It has these topics.
+        bench: Parameters of the measurement.
+        stack: Stack that ends the processes started here.
+        lake: Lake that has these topics.
         paths: Topic to path.
     """
     bodies = {topic: get(lake.http_port, path).decode() for topic, path in paths.items()}

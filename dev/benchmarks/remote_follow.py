@@ -40,7 +40,7 @@ class _Shown:
             self._moved.notify_all()
 
     def since(self, epoch: int) -> float:
-        """When it was shown."""
+        """Wait until an epoch is shown; return the time of that."""
         with self._moved:
             if not self._moved.wait_for(lambda: self._epoch >= epoch, 60):
                 raise TimeoutError(f"epoch {epoch} was not shown")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the remoting codec is, without a socket: ``python -m dev.benchmarks.remoting_codec [--json FILE]``.
+"""Speed of the remoting codec, without a socket: ``python -m dev.benchmarks.remoting_codec [--json FILE]``.
 
 *route requests*: stock frames of 100 topics are cut out of what arrives, recognised, and answered with pre-encoded
 bodies, with 1, 4, 16 and 200 requests per piece of data; also the long way, which a request of an unknown kind takes.
@@ -109,7 +109,7 @@ def long_way() -> float:
 
 
 def registration_body(topics: int, *, compressed: bool = False) -> bytes:
-    """What a stock 5.5.0 broker sends; or a 4.x broker with compressedRegister."""
+    """Return the body that a stock 5.5.0 broker sends, or a 4.x broker with compressedRegister."""
     names = (f"topic-of-an-ordinary-length-{number:06d}" for number in range(topics))
     table = {name: TopicConfig(topic_name=name, read_queue_nums=8, write_queue_nums=8) for name in names}
     config = BrokerConfig(compressed_register=compressed)

@@ -111,7 +111,7 @@ def frame(code: int, fields: dict[str, str], body: bytes = b"", junk: bytes = b"
 
 
 def ranked() -> Iterator[Case]:
-    """What a security review found to cost most, as far as it fits into 64 KiB."""
+    """Yield the most expensive requests of a security review, as far as they fit into 64 KiB."""
 
     def packed(version: bytes, mappings: bytes) -> bytes:
         block = struct.pack(">i", len(version)) + version
@@ -154,11 +154,11 @@ def cases() -> Iterator[Case]:
 
 
 def missing(paths: dict[str, dict[str, object]], codes: frozenset[int]) -> list[str]:
-    """Request codes and endpoints that are not in the tables here.
+    """List the request codes and endpoints that are not in the tables here.
 
     Args:
-        paths: Of the OpenAPI document.
-        codes: That a NameServer answers.
+        paths: Paths of the OpenAPI document.
+        codes: Request codes that a NameServer answers.
     """
     endpoints = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     return [*map(str, sorted(codes - REMOTING.keys())), *(" ".join(found) for found in sorted(endpoints - HTTP))]

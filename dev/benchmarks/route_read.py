@@ -41,7 +41,7 @@ UNKNOWN_SHAPES = (Shape(64, 1), Shape(8, 16))
 UNKNOWN_TARGET = 2.0
 """Times the NameServer."""
 OF_KNOWN_TARGET = 1 / 1.5
-"""Of the rate that routelake has for known topics."""
+"""Target for unknown topics, as part of the rate that routelake has for known topics."""
 
 
 def run(bench: Bench) -> Result:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every answer should have been: the model's, at each offset of the log and at each epoch.
+"""Expected answers: the model's, at each offset of the log and at each epoch.
 
-An answer is compared as a *form*: what it says, whichever way it came. None is the form of "there is none".
+An answer is compared as a *form*: its contents without the protocol. None is the form of "there is none".
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Form = str | None
 
 
 def form_of(entry: Entry) -> Form:
-    """What an answer to a read says.
+    """Return the form of an answer to a read.
 
     Raises:
-        LookupError: it says nothing: a refusal, or no answer.
+        LookupError: The answer has no contents: a refusal, or no answer.
     """
     operation = entry.operation
     if entry.via == "remoting":
@@ -81,7 +81,7 @@ def _json(value: Any) -> str:
 
 
 def key_of(operation: Operation) -> Key:
-    """What it asks about, as `ModelFold.take` names it."""
+    """Return the subject of an operation, as `ModelFold.take` names it."""
     subject = operation.subject
     match operation.kind:
         case "as-of":
@@ -137,7 +137,7 @@ class Expected:
         self._offsets: dict[Key, list[int]] = {}
         self._forms: dict[Key, list[Form]] = {}
         self._when: dict[Key, dict[Form, list[int]]] = {}
-        """Of each form, the places in the two lists above that have it."""
+        """Places in the two lists above, by form."""
         self._epochs: dict[int, int] = {}
         """Each epoch's last offset."""
         for key in self._operations:
@@ -196,7 +196,10 @@ class Expected:
         self._overdue.clear()
 
     def _take_time(self, time_ms: int) -> None:
-        """Who has expired by the end of the epoch that holds this time has so from its deadline on (docs/how-to/analyze/reports.md)."""
+        """Note a point in time: an expiry by the end of its epoch counts from the deadline on.
+
+        See docs/how-to/analyze/reports.md.
+        """
         self._past[time_ms] = self._last_offset, {}
         if self.model.overdue(time_ms):
             self._overdue.append((time_ms, self.model.without(()), len(self.model.expired)))
@@ -213,7 +216,7 @@ class Expected:
     # --- questions ---
 
     def knows(self, operation: Operation) -> bool:
-        """Whether it was among those that were asked."""
+        """Return whether an operation was among those that were asked."""
         return key_of(operation) in self._operations
 
     def at(self, operation: Operation, offset: int) -> Form:
@@ -238,7 +241,7 @@ class Expected:
         return self._forms[key][max(0, index - 1) : max(end, index)]
 
     def last_right(self, operation: Operation, form: Form, last: int) -> int | None:
-        """Where, up to an offset, this became the answer for the last time; None for nowhere."""
+        """Return the last place, up to an offset, at which this became the answer; None for nowhere."""
         key = key_of(operation)
         offsets, places = self._offsets[key], self._when[key].get(form, [])
         found = bisect_left(places, bisect_right(offsets, last)) - 1
@@ -278,7 +281,7 @@ Tables = tuple[
 
 
 def tables_of(fold: ModelFold) -> Tables:
-    """What the tables should hold."""
+    """Return the expected contents of the tables."""
     tables = fold.model.tables
     topics = {
         (topic, str(name)): (row.read_queue_nums, row.write_queue_nums, row.perm)

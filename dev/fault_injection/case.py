@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finished run, as the judge looks at it: which answer is which event, and what was known when.
+"""A finished run for the judge: the event of each answer, and the known offsets at each time.
 
-What one gateway has acknowledged or shown is in every later answer of the same one; another may be a little behind.
+Every later answer of a gateway includes all that it has acknowledged or shown. Another gateway may be a little behind.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Fingerprint = tuple[str, ...]
 
 
 def digest_of(tag: str) -> str:
-    """What an ETag says of the content: it stays the same through epochs that change something else."""
+    """Return the digest of the contents in an ETag: it stays the same through epochs that change something else."""
     return tag.rpartition("-")[2].rstrip('"')
 
 
@@ -66,7 +66,7 @@ class Case:
     evidence: Evidence
     well_limit_s: float = WELL_S
     judged: Counter[str] = field(default_factory=Counter)
-    """How often a rule has compared something of a kind, so that a rule that fell silent is seen."""
+    """Comparisons by rules, by kind, so that a silent rule is noticed."""
 
     @cached_property
     def reads(self) -> list[tuple[Entry, Form]]:
@@ -112,7 +112,7 @@ class Case:
 
     @cached_property
     def events_by_fingerprint(self) -> dict[Fingerprint, list[Logged]]:
-        """What came from clients, by connection and content."""
+        """Events from clients, by connection and content."""
         found: dict[Fingerprint, list[Logged]] = defaultdict(list)
         for logged in self.evidence.log:
             if logged.event is not None:
@@ -139,7 +139,7 @@ class Case:
 
     @cached_property
     def _seen(self) -> dict[int, tuple[list[float], list[int]]]:
-        """When what offset was known to be in a gateway's head: times, and the greatest offset by then."""
+        """Offsets known to be in a gateway's live view, by gateway: times, and the greatest offset by then."""
         seen = [
             (entry.done_s, offset, entry.gateway)
             for entry, offset in self.places
@@ -209,7 +209,7 @@ class Case:
         }
 
     def there_by(self, offset: int) -> float | None:
-        """When an offset was there for certain; None if nobody was ever told of it or of a later one."""
+        """Return the time by which an offset was certainly there; None if no answer named it or a later one."""
         offsets, times = self._there
         index = bisect_left(offsets, offset)
         return times[index] if index < len(times) else None
@@ -247,7 +247,7 @@ def _members(cluster: str, name: str) -> Operation:
 
 
 ORDER_TOPICS: Final = Operation("kv-list", ask={"namespace": "ORDER_TOPIC_CONFIG"})
-"""What comes with the answer to a registration."""
+"""Operation for the order topics, which come with the answer to a registration."""
 SIGNS_OF_LIFE: Final = frozenset({"heartbeat", "query-version"})
 """Answered when they are durable, whether a head shows them or not."""
 
@@ -261,7 +261,7 @@ def to_time_ms(entry: Entry) -> int:
 
 
 def of_entry(entry: Entry) -> Fingerprint:
-    """What a write looks like on the log: its connection and what it says."""
+    """Return the connection and the content of a write, to find it on the log."""
     operation = entry.operation
     kind = "heartbeat" if operation.kind in SIGNS_OF_LIFE else operation.kind
     return (entry.peer, kind, *_content(operation))
@@ -309,7 +309,7 @@ def of_event(event: AnyEvent) -> Fingerprint | None:
 
 
 def kind_of(entry: Entry) -> str:
-    """What was asked, and how: figures are of these."""
+    """Return the kind of an operation and of its request, for figures."""
     operation, asked = entry.operation, entry.asked
     if operation.kind == "as-of":
         return f"as-of {'time' if operation.by_time else 'epoch'}"

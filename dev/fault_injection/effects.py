@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fault may do to whom: the judge excuses nothing else by it.
+"""Permitted effects of a fault on a gateway: the judge excuses no other failure by it.
 
-A fault lasts from its beginning until everything is well again, for which it has so long as rule (g) gives it.
+A fault lasts from its beginning until everything is healthy again. Rule (g) limits that time.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ AWAY: Final = {
     **dict.fromkeys(("kill-gateway", "kill-log", "kill-all", "restart", "lost-checkpoint"), FIRST),
     "kill-second": SECOND,
 }
-"""Which gateways end, and start again."""
+"""Gateways that end, and start again, by fault."""
 MUTE: Final = {**AWAY, "stop-gateway": FIRST, **dict.fromkeys(("stop-second", "separate-second"), SECOND), "cut": BOTH}
-"""Which gateways do not answer a read, or lose the connection that it came over."""
+"""Gateways that do not answer a read, or lose the connection that it came over, by fault."""
 UNWRITABLE: Final = {
     **MUTE,
     # A process that stands still, or is killed, may hold the lock of the one file that both write.
     **dict.fromkeys(("stop-gateway", "stop-second", "stop-log", "kill-log", "kill-all"), BOTH),
     **dict.fromkeys(("slow-disk", "failing-disk", "disk-full", "clock-leap", "kill-kafka", "stop-kafka"), BOTH),
 }
-"""Which gateways do not take a write."""
+"""Gateways that do not take a write, by fault."""
 SILENT: Final = {**AWAY, "separate-second": SECOND, **{kind: UNWRITABLE[kind] for kind in UNWRITABLE if kind != "cut"}}
-"""Which gateways may not write down that a connection has ended, or not soon."""
+"""Gateways that may write the end of a connection late, or not at all, by fault."""
 UNSTARTABLE: Final = {**AWAY, **dict.fromkeys(("disk-full", "failing-disk", "slow-disk", "clock-leap"), BOTH)}
-"""Which gateways end while they start, to be started again, or take longer: they have their time anew."""
+"""Gateways that end while they start, to be started again, or take longer, by fault: their time begins anew."""
 FORWARD_MS: Final = 3_000_000
 """By how much "clock-forward" sets the clocks ahead: less than a leap that is refused."""
 CLOCKS: Final = ("clock-forward", "clock-back", "clock-leap")
-"""What sets the processes' clocks. Kafka's, which stamps its records, is not among them."""
+"""Faults that set the processes' clocks. Kafka's, which stamps its records, is not among them."""
 
 
 AGAIN_S: Final = 5.0
@@ -48,15 +48,15 @@ def near(
     ended_s: float,
     after_s: float | None = None,
 ) -> bool:
-    """Whether, at some time between these two, one of these faults was not over yet for a gateway.
+    """Return whether, at some time between these two, one of these faults was not over yet for a gateway.
 
     Args:
-        case: the run.
-        effect: one of the tables above.
-        gateway: which one.
-        begun_s: the time, from here.
-        ended_s: to here.
-        after_s: how long a fault goes on behind its end; as long as rule (g) allows unless told otherwise.
+        case: The run.
+        effect: A table from above.
+        gateway: Number of the gateway.
+        begun_s: Start of the time.
+        ended_s: End of the time.
+        after_s: Time that a fault goes on after its end, in seconds; default: as long as rule (g) allows.
     """
     after_s = case.well_limit_s if after_s is None else after_s
     return any(
@@ -66,9 +66,9 @@ def near(
 
 
 def kept_away(case: Case, gateway: int, begun_s: float, ended_s: float) -> bool:
-    """Whether, at some time between these two, a gateway was not back yet from a fault that took it away.
+    """Return whether, at some time between these two, a gateway was not back yet from a fault that ended it.
 
-    One that starts while its disk fails ends, and is started again: it has its time from then on.
+    A gateway that starts while its disk fails ends, and is started again: its time begins then.
     """
     away_until_s = float("-inf")
     for fault in sorted(case.record.faults, key=lambda fault: fault.begun_s):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left after a run: the log and the tables, read into plain values for the judge."""
+"""Results that remain after a run: the log and the tables, read into plain values for the judge."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Epoch(NamedTuple):
 
 @dataclass
 class Evidence:
-    """What log and tables say.
+    """Contents of log and tables.
 
     Attributes:
         log: every record, in order.
@@ -70,12 +70,12 @@ class Evidence:
         kv: kvConfigTable likewise: (namespace, key) -> value.
         expired: (brokerName, deadline in ms, epoch) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
         quarantined: offsets in quarantineTable.
-        replayed: what differs between the tables and the product's own replay of the log; "" for nothing.
-        ends: (process, exit code) of what ended and was started again -> how often.
-        deaths: what servers said of threads and tasks that died.
-        unproved: what `history verify` refutes, or cannot prove.
-        intervals: what is wrong with the tables of intervals; "" for nothing.
-        live_view_differences: files in which a gateway says that its head and the tables differed.
+        replayed: differences between the tables and the product's own replay of the log; "" for none.
+        ends: (process, exit code) of a restarted process -> number of restarts.
+        deaths: log lines of servers about threads and tasks that died.
+        unproved: statements that `history verify` refutes, or cannot prove.
+        intervals: errors of the interval tables; "" for none.
+        live_view_differences: files in which a gateway records differences between live view and tables.
     """
 
     log: list[Logged] = field(default_factory=list)
@@ -136,7 +136,7 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
 
 
 def read_logs(paths: Iterable[Path], found: Evidence) -> None:
-    """What servers said of ends and deaths."""
+    """Read from logs the ends of processes, and deaths of threads and tasks."""
     for path in paths:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             if end := _ENDED.search(line):

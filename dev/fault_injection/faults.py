@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _SECOND_FOLD_S: Final = 180.0
 _SOMEBODY_S: Final = 180.0
-"""How long a fault waits for somebody to hit."""
+"""Time that a fault waits for a target, in seconds."""
 _LONGER: Final = 5
 """Times as long as others: longer than a broker's heartbeatTimeoutMillis."""
 _REFUSED: Final = 2
@@ -43,12 +43,12 @@ _LEAP_MS: Final = (40 * _DAY_MS, 365 * _DAY_MS, 12 * 365 * _DAY_MS, 80 * 365 * _
 
 
 class Done(NamedTuple):
-    """What a fault did.
+    """Result of a fault.
 
     Attributes:
-        detail: in words.
+        detail: description in words.
         hit: whether it did anything.
-        wrong: what it has shown to be wrong.
+        wrong: errors that it has revealed.
     """
 
     detail: str
@@ -57,11 +57,11 @@ class Done(NamedTuple):
 
 
 class Faults:
-    """What can happen to one world; for one thread.
+    """Faults that can be injected into one world; for one thread.
 
     Args:
-        world: started.
-        cut: cuts every client's connection, and says how many there were.
+        world: the started world.
+        cut: cuts every client's connection, and returns their number.
     """
 
     def __init__(self, world: World, cut: Callable[[], int]) -> None:
@@ -97,7 +97,7 @@ class Faults:
 
     @property
     def kinds(self) -> set[str]:
-        """What can be injected."""
+        """Names of the faults that can be injected."""
         return set(self._kinds)
 
     def inject(self, fault: Fault) -> Injected:
@@ -110,10 +110,10 @@ class Faults:
         return Injected(fault.kind, begun_s, time.monotonic(), *done, waited_s=self._waited_s)
 
     def _somebody(self, look: Callable[[], T]) -> T:
-        """What a look finds, when it finds something.
+        """Return the result of a look once it finds something.
 
         Raises:
-            TimeoutError: it never does.
+            TimeoutError: It never finds anything.
         """
         found: list[T] = []
 

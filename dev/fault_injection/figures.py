@@ -17,23 +17,23 @@ REPORT: Final = "report.json"
 
 @dataclass
 class Figures:
-    """What a run was, and what was found.
+    """Parameters and results of a run.
 
     Attributes:
-        command: runs it again.
+        command: command that runs it again.
         about: seed, seconds of traffic, log, gateways, plants; see `dev.fault_injection.record.Record`.
-        ended: why it did not come to its end; "" if it did.
-        faults: kind -> how often it hit somebody.
-        missed: kind -> how often it found nobody.
-        writes: acknowledged, all of which are looked for on the log.
-        answers: reads that said something.
-        judged: kind -> how often something of it was compared with what it had to be.
-        ends: what ended, and its exit code -> how often it was started again.
-        events: on the log.
-        epochs: in the tables.
-        rests: seconds until everything was well, of each rest.
-        violations: rule -> how many.
-        elapsed_s: from the command to the verdict.
+        ended: reason why it did not come to its end; "" if it did.
+        faults: kind -> number of faults that hit a target.
+        missed: kind -> number of faults without a target.
+        writes: acknowledged writes, all of which are looked for on the log.
+        answers: reads with contents.
+        judged: kind -> number of comparisons with the expected value.
+        ends: process and exit code -> number of restarts.
+        events: number of events on the log.
+        epochs: number of epochs in the tables.
+        rests: seconds until everything was healthy, for each rest.
+        violations: rule -> number of violations.
+        elapsed_s: seconds from the command to the verdict.
     """
 
     command: str
@@ -53,7 +53,7 @@ class Figures:
 
     @property
     def is_good(self) -> bool:
-        """Whether it came to its end, and nothing was found."""
+        """Return whether the run came to its end, and no violation was found."""
         return not self.ended and not self.violations
 
     def write(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Figures:
 
 
 def figures_of(case: Case, violations: Sequence[Violation], command: str) -> Figures:
-    """Of a run that has been judged."""
+    """Compute the figures of a judged run."""
     faults = case.record.faults
     return Figures(
         command,
@@ -82,10 +82,10 @@ def figures_of(case: Case, violations: Sequence[Violation], command: str) -> Fig
 
 
 def read_figures(places: Iterable[Path]) -> list[Figures]:
-    """Of all runs in these folders and below them, by seed.
+    """Read the figures of all runs in these folders and below them, by seed.
 
     Raises:
-        FileNotFoundError: there is none in one of them.
+        FileNotFoundError: A folder has no run.
     """
     found = []
     for place in places:

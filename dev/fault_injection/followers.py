@@ -22,7 +22,7 @@ SILENT_S: Final = 40.0
 """A listener is told something every 15 s; a gateway may stand still."""
 _AGAIN_S: Final = 0.1
 _BACK: Final = 12
-"""How many epochs one goes back at most."""
+"""Maximum number of epochs that a follower goes back."""
 
 
 class Follower(threading.Thread):

@@ -19,7 +19,7 @@ _INSIDE: Final = "TORTURE_INSIDE"
 
 
 def has(kind: str) -> bool:
-    """Whether this process has a namespace of its own already: "mount" or "net"."""
+    """Return whether this process has a namespace of its own already: "mount" or "net"."""
     return kind in os.environ.get(_INSIDE, "").split(",")
 
 

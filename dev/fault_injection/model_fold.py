@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log, folded by the model of RocketMQ's NameServer instead of the product's rules.
 
-What an event says is read from the log; what it means is `dev.model.deliberate`, and here only what that model does not know
-because a NameServer has no log: time that no gateway was there (RESUME), a registration that went down without its topics, one
-connection per gateway. Every brokerName has addresses of its own.
+Events are read from the log. Their effects are in `dev.model.deliberate`; here are only those that a NameServer does
+not have, because it has no log: time that no gateway was there (RESUME), a registration that went down without its
+topics, one connection per gateway. Every brokerName has addresses of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from schemas.events import (
 )
 
 Key = tuple[str, ...]
-"""What an answer is about: `Operation.subject` less the cluster, such as ("route", "topic-a")."""
+"""Subject of an answer: `Operation.subject` less the cluster, such as ("route", "topic-a")."""
 
 TOPICS: Key = ("topics",)
 CLUSTERS: Key = ("clusters",)
@@ -62,16 +62,16 @@ class ModelFold:
         self.refused = self.lacking = False
         self._before_ms = 0
         self._topics: dict[BrokerAddrInfo, dict[str, QueueRow]] = {}
-        """What each broker registered last, with its topics."""
+        """Last registration of each broker, with its topics."""
         self._names: dict[BrokerAddrInfo, str] = {}
         self._heard: dict[BrokerAddrInfo, dict[str, tuple[str, int]]] = {}
         """gateway -> connection a broker registered over, and when it was last heard there."""
 
     def take(self, event: AnyEvent, time_ms: int) -> set[Key]:
-        """Fold one event.
+        """Apply one event.
 
         Returns:
-            What answers are about that may have changed.
+            Subjects of the answers that may have changed.
         """
         self._before_ms, self.now_ms = self.now_ms, max(self.now_ms, time_ms)
         self.refused = self.lacking = False
@@ -120,7 +120,7 @@ class ModelFold:
         return other
 
     def overdue(self, time_ms: int) -> bool:
-        """Whether any broker's deadline has come at a time."""
+        """Return whether any broker's deadline has come at a time."""
         return any(_deadline_ms(live) <= time_ms for live in self.model.tables.broker_live_table.values())
 
     # --- events ---
@@ -226,7 +226,7 @@ class ModelFold:
         )
 
     def _is_outdated(self, event: RegisterBroker, holder: str | None) -> bool:
-        """Whether another address has the id with a higher stateVersion."""
+        """Return whether another address has the id with a higher stateVersion."""
         if holder is None or holder == event.broker_addr:
             return False
         other = self.model.tables.broker_live_table.get(BrokerAddrInfo(event.cluster_name, holder))
@@ -235,14 +235,14 @@ class ModelFold:
         return other.data_version.state_version > event.data_version.state_version
 
     def data_version(self, key: BrokerAddrInfo) -> dict[str, int] | None:
-        """What QUERY_DATA_VERSION tells of a broker; None for one that is not there."""
+        """Return the answer of QUERY_DATA_VERSION for a broker; None for one that is not there."""
         live = self.model.tables.broker_live_table.get(key)
         if live is None or live.data_version is None:
             return None
         return live.data_version.to_json()
 
     def _counts(self, event: RegisterBroker) -> bool:
-        """Whether this broker's topics are its group's: of the master, or of the smallest slave without one."""
+        """Return whether this broker's topics are its group's: it is the master, or the smallest slave without one."""
         addrs = self.model.tables.broker_addr_table[event.broker_name].broker_addrs
         others = [number for number, addr in addrs.items() if addr != event.broker_addr]  # it has one id
         return event.broker_id == MASTER_ID or (
@@ -271,7 +271,7 @@ class ModelFold:
             live.last_update_timestamp += self.now_ms - self._before_ms
 
     def _expire(self, now_ms: int, names: list[str] | None) -> None:
-        """Whoever is past its deadline, of these groups or of all."""
+        """Expire the brokers past their deadline, of these groups or of all."""
         table = self.model.tables.broker_live_table
         due = sorted(
             (_deadline_ms(live), key)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker asks for: one operation, as it goes over port 9876 and as it goes over HTTP.
+"""Operations of a worker: each one as it goes over port 9876 and as it goes over HTTP.
 
-An operation is plain data, so that a plan is a value and a record can be read by anybody. Every write can be told from
-every other one on the log: by the connection it came over (the event's `actor.peer`) and by what it says.
+An operation is plain data, so that a plan is a value and a record can be read without further knowledge. Every write
+can be told from every other one on the log: by the connection it came over (the event's `actor.peer`) and by what it
+says.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Operation:
 
     @property
     def subject(self) -> tuple[str, ...]:
-        """What a read is about: answers of one subject are compared with the model's to `request`."""
+        """Subject of a read: answers of one subject are compared with the model's to `request`."""
         return (self.kind, *(self.ask[name] for name in sorted(self.ask)))
 
     # --- port 9876 ---

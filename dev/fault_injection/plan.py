@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run does, made from its seed alone: who asks for what in which order, which faults come and when.
+"""Plan of a run, made from its seed alone: the operations of each worker in order, and the faults with their times.
 
-Pure: no clock and no I/O. When exactly something reaches a server is the machine's doing, so the same seed gives the same
+Pure: no clock and no I/O. The machine decides when exactly a request reaches a server, so the same seed gives the same
 plan and not the same history; the judge reads the history.
 """
 
@@ -25,13 +25,13 @@ SHORT_MS: Final = 8_000
 ALWAYS: Final = ("kill-gateway", "kill-fold", "kill-log", "stop-gateway", "stop-fold", "stop-log", "cut")
 """Faults after which routelake comes back by itself."""
 SPARK: Final = ("kill-workers",)
-"""What happens to Spark's Python workers."""
+"""Faults of Spark's Python workers."""
 LARGE: Final = ("kill-all", "restart", "second-fold", "lost-checkpoint")
 """Faults that take a start of the whole."""
 MACHINE: Final = ("slow-disk", "failing-disk", "disk-full", "clock-forward", "clock-back", "clock-leap")
-"""What a machine does to its processes."""
+"""Faults of a machine that affect its processes."""
 OTHERS: Final = ("kill-second", "stop-second", "separate-second", "kill-kafka", "stop-kafka")
-"""What happens to the second gateway, and to Kafka."""
+"""Faults of the second gateway, and of Kafka."""
 KINDS: Final = (*ALWAYS, *SPARK, *LARGE, *MACHINE, *OTHERS)
 
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
@@ -49,7 +49,7 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "kill-kafka": ("kafka",),
     "stop-kafka": ("kafka",),
 }
-"""What it takes: see `dev.fault_injection.world.possible`."""
+"""Requirements of the faults: see `dev.fault_injection.world.possible`."""
 
 QUIET_S: Final = 4.0
 """At the start and at the end no fault begins."""
@@ -199,7 +199,7 @@ def operations(worker: Worker) -> Iterator[Operation]:
 
 
 class _Broker:
-    """What a broker says of itself, and what it says next."""
+    """Data that a broker registers now and next."""
 
     def __init__(self, broker: Broker, chance: random.Random) -> None:
         self.is_now, self.version, self.state = broker, 1, 0
@@ -262,7 +262,7 @@ _WEIGHTS: Final = {
     **{"switch": 2, "read": 30, "close": 2, "silence": 2},
 }
 _ONE_WAY: Final = 0.1
-"""Of a broker's registrations and heartbeats over port 9876, so many are sent one-way."""
+"""Part of a broker's registrations and heartbeats over port 9876 that are sent one-way."""
 
 
 def _topics(chance: random.Random) -> dict[str, tuple[int, int]]:

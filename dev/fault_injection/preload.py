@@ -20,7 +20,7 @@ _WRONG: Final = struct.Struct("=4q")
 
 
 def can_preload() -> bool:
-    """Whether there is a C compiler to build it with."""
+    """Return whether there is a C compiler to build the library with."""
     return shutil.which("cc") is not None
 
 
@@ -66,7 +66,7 @@ class Preload:
 
     @property
     def syncs_hit(self) -> int:
-        """How many were late or failed so far."""
+        """Number of syncs that were late or failed so far."""
         return int(_WRONG.unpack(self._map)[3])
 
     def _set(self, index: int, value: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the product and its test kit can prove of a lake by themselves: the chain of epochs, and the tables of intervals."""
+"""Proofs by the product and its test kit about a lake: the hash chain of epochs, and the interval tables."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class _Kept:
 
 
 def unproved(records: Sequence[LogRecord], lake_dir: Path) -> list[str]:
-    """What `history verify` refutes, or finds no proof of."""
+    """Return the statements that `history verify` refutes, or finds no proof of."""
     report = verify(lake_dir, _Kept(records))
     return [*report.refuted, *(f"not proved: {what}" for what in report.not_proved)]
 
 
 def wrong_intervals(lake_dir: Path) -> str:
-    """Where the tables of intervals are not what the changes say, or the open ones not the state; "" for nowhere.
+    """Return the difference of interval tables from changes, or of open intervals from the state; "" for none.
 
-    What the fold had not taken into them by its end is taken now: nothing else may write the lake.
+    Changes that the fold had not entered by its end are entered now: nothing else may write the lake.
     """
     last = last_commit(lake_dir)
     if last is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was sent and what came back: one file of JSON lines, written while it happens, read by the judge afterwards.
+"""Record of requests and answers: one file of JSON lines, written during the run, read by the judge afterwards.
 
 A line is an operation with its answer (`Entry`), a fault (`Injected`), what a follower heard (`Heard`), or a rest
-(`Record.rests`). Times are the monotonic clock's, in seconds: what was
-answered before something else was sent came before it, whatever a wall clock says.
+(`Record.rests`). Times are the monotonic clock's, in seconds: an answer
+before the sending of another request precedes that request, whatever a wall clock says.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Entry:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether it was answered as done, or as durable."""
+        """Return whether the request was answered as done, or as durable."""
         return self.code == 0 if self.via == "remoting" else self.code in (200, 202)
 
     @property
     def is_write(self) -> bool:
-        """Whether it is to change something."""
+        """Return whether the request is to change something."""
         return self.operation.kind in WRITES
 
     def line(self) -> dict[str, Any]:
@@ -129,20 +129,20 @@ class Ended:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a follower was told of epochs, or did: see `dev.fault_injection.followers`.
+    """Event or answer that a follower got, or step that it took: see `dev.fault_injection.followers`.
 
     Attributes:
-        worker: who.
-        gateway: which one it listens to.
+        worker: name of the follower.
+        gateway: number of the gateway that it follows.
         topic: the one whose epochs it wants; "" for all.
         stream: number of its connection.
         kind: "begin" and "end" of a connection; "epoch", "reset", or "id" for an id alone; "diff", "refused" or
             "unanswered" for what it asked meanwhile.
-        time_s: when.
-        epoch: that it was told; of a diff the later one.
-        after: of a begin the last that it knew, None for none; of a diff the earlier one.
-        data: as it came; of an end why.
-        asked_s: since when it had not listened, because it asked for a diff.
+        time_s: time of the step.
+        epoch: epoch of the event; of a diff the later one.
+        after: last epoch known at a begin, None for none; of a diff the earlier one.
+        data: data as received; of an end the reason.
+        asked_s: time since which it had not listened, because it asked for a diff.
     """
 
     worker: str
@@ -193,7 +193,7 @@ class Recorder:
         self._lock = threading.Lock()
         self.answers = 0
         self.newest_offset = -1
-        """Of the writes that were acknowledged with one so far."""
+        """Greatest offset of the acknowledged writes so far."""
         self._times: deque[tuple[int, str]] = deque(maxlen=200)
         """Offset and event time of such writes."""
         self._old_times: list[tuple[int, str]] = []
@@ -239,7 +239,7 @@ class Recorder:
         self._write({"folded": offset})
 
     def rest(self, well_s: float | None) -> None:
-        """How long it took until everything was well."""
+        """Record the time until everything was healthy."""
         self._write({"well_s": well_s})
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ def never_back(case: Case) -> list[Violation]:
     """(c) A head shows what it has acknowledged or shown before the question was asked."""
     found = []
     shown: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
-    """When what offset was in an answer that names none: of each gateway times, and the greatest offset by then."""
+    """Offsets in answers to requests that name none, by gateway: times, and the greatest offset by then."""
     for entry, form in case.head_reads:
         times, offsets = shown[entry.gateway]
         before = bisect_left(times, entry.sent_s)
@@ -106,7 +106,7 @@ def _differs(case: Case, entry: Entry, form: Form, expected: Form, where: str, o
 
 
 def _witness(case: Case, entry: Entry, offset: int) -> list[str]:
-    """Who knew of an offset before this was asked: the last of them."""
+    """Return the last request that knew of an offset before this one was asked."""
     for other, place in reversed(case.places):
         if place == offset and other.done_s <= entry.sent_s:
             return [told(other)]

@@ -73,7 +73,7 @@ def _not_closed(
 
 
 def _of(entries: list[Entry], ends: list[Ended], end: Ended) -> list[Entry]:
-    """What went over a connection: an address may be another's later."""
+    """Return the requests over a connection: its address may be another's later."""
     before_s = max((other.time_s for other in ends if other.time_s < end.time_s), default=0.0)
     return [entry for entry in entries if before_s <= entry.sent_s <= end.time_s]
 

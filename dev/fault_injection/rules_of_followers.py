@@ -24,7 +24,7 @@ CUT_OFF: Final = ("separate-second",)
 
 
 _QUESTIONS: Final = ("diff", "refused", "unanswered")
-"""What a listener asked between two events."""
+"""Kinds of requests that a listener sends between two events."""
 
 
 def every_epoch_is_told(case: Case) -> list[Violation]:
@@ -78,7 +78,7 @@ def _missed(case: Case, last: int, until: int, topic: str) -> list[int]:
 
 
 def _of_event(case: Case, heard: Heard) -> Iterator[str]:
-    """What is wrong with an event, by the tables and by the model."""
+    """Yield the errors of an event, by the tables and by the model."""
     assert heard.epoch is not None
     row = case.epochs.get(heard.epoch)
     if row is None:
@@ -156,7 +156,7 @@ def _late(case: Case) -> Iterator[Violation]:
 
 
 def _asking_s(stream: list[Heard], time_s: float) -> float:
-    """How long, in the minute before, a listener was busy with a question of its own."""
+    """Return the seconds, in the minute before, that a listener waited for an answer of its own."""
     return sum(
         heard.time_s - heard.asked_s
         for heard in stream

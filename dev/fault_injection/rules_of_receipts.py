@@ -59,12 +59,12 @@ def _over_http(case: Case, entry: Entry) -> Iterator[str]:
 
 
 def _changed(case: Case, logged: Logged) -> bool:
-    """Whether it changed an answer, and nobody who expired with it did."""
+    """Return whether an event changed an answer, without the help of an expiry."""
     return logged.offset in case.expected.changed_at and logged.offset not in case.expected.noticed_at
 
 
 def _of_registration(case: Case, entry: Entry, place: int | None) -> Iterator[str]:
-    """What a slave is told of its master, and everybody of the order topics; after the registration itself."""
+    """Check the master named to a slave, and the order topics named to all, after the registration itself."""
     broker = entry.operation.broker
     assert broker is not None
     if of_entry(entry) in case.refused:

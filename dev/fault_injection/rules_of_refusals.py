@@ -39,7 +39,7 @@ def refusals(case: Case) -> list[Violation]:
 
 
 def _refused(entry: Entry) -> str | None:
-    """How it was not done; None if it was."""
+    """Return the kind of failure of a request; None if it succeeded."""
     kind = "write" if entry.is_write else "read"
     if entry.code is None:
         return f"unanswered {kind}"
@@ -49,13 +49,13 @@ def _refused(entry: Entry) -> str | None:
 
 
 def _has_a_reason(case: Case, entry: Entry) -> bool:
-    """Whether a fault is one, of its gateway, or keeps that from coming back."""
+    """Return whether a fault is the reason, at its gateway, or keeps that gateway from coming back."""
     span = entry.gateway, entry.sent_s, entry.done_s
     return near(case, UNWRITABLE if entry.is_write else MUTE, *span) or kept_away(case, *span)
 
 
 def _waits_for_the_fold(entry: Entry) -> bool:
-    """How soon an epoch follows is nobody's promise: on a busy machine it may take longer than somebody waits."""
+    """Return whether a request waits for an epoch: no rule limits that time, which a busy machine may exceed."""
     return entry.code is not None and entry.asked.get("reads") == "committed" and "wait_for" in entry.asked
 
 

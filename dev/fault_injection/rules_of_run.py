@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run was one: that what was planned happened, was asked and was judged. As `dev.fault_injection.rules`, pure.
+"""Check that a run is valid: planned faults happened, requests were sent and answers judged. Pure.
 
 A judge who has seen nothing finds nothing wrong; these rules refute such a run.
 """
@@ -19,9 +19,9 @@ from schemas.events import Resume
 WHOLE_S: Final = 60.0
 """A run of at least so many seconds has time for operations of every kind."""
 _MANY: Final = 20
-"""Of so many questions some are answered, in a shorter run, too."""
+"""Number of requests of a kind from which on some are answered, in a shorter run, too."""
 _JUMP_MS: Final = 2_500_000
-"""Of a clock that went ahead, at least so much is seen in the log's times."""
+"""Minimum jump seen in the log's times after a clock went ahead, in milliseconds."""
 
 
 def faults_happened(case: Case) -> list[Violation]:
@@ -68,7 +68,7 @@ def _clocks_went_ahead(case: Case) -> list[Violation]:
 
 
 def everything_was_asked(case: Case) -> list[Violation]:
-    """Of answers of every kind that clients are to ask for, half and more were compared with something."""
+    """Every kind of read that clients are to send was judged, and half of its answers or more were compared."""
     case.judged["answer"] = len(case.reads)
     asked = Counter(kind_of(entry) for entry in case.record.entries if not entry.is_write)
     wanted = {kind for kind, count in asked.items() if count >= _MANY} | {"rest"}
@@ -91,4 +91,4 @@ PROMISED: Final = frozenset(
     | {"event", "event again", "event of a topic", "diff", "listener in time", "folded", "headers", "receipt"}
     | {"registration", "order", "one-way", "connection closed"}
 )
-"""Of these every run of a minute has some. They are counted by the other rules, which come first."""
+"""Kinds of which every run of a minute has some. They are counted by the other rules, which come first."""

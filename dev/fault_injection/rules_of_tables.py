@@ -43,7 +43,7 @@ def tables_are_a_replay(case: Case) -> list[Violation]:
 
 
 def _not_folded(case: Case) -> Iterator[Violation]:
-    """What the fold says, at the end, to have folded: no such event changes anything that the newest epoch has."""
+    """Yield events up to the fold's last offset that would change the newest epoch: it lacks them."""
     folded, newest = case.record.folded, case.evidence.epochs[-1] if case.evidence.epochs else None
     if folded is None:
         return

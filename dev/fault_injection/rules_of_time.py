@@ -47,7 +47,7 @@ def stamped(case: Case) -> list[Violation]:
 
 
 def _old_heads(case: Case, ahead_s: float) -> Iterator[Violation]:
-    """Where no fault is near, an answer from the head goes up to a CLOCK that is not old."""
+    """Yield old live views: if no fault is near, an answer from the live view goes up to a recent CLOCK."""
     for entry, _ in case.head_reads:
         logged = case.expected.written.get(-1 if entry.offset is None else entry.offset)
         steps = _steps_ahead(case, entry.sent_s, entry.done_s)
@@ -154,7 +154,7 @@ def _in_front(case: Case) -> Iterator[Violation]:
 
 
 def _says_silence(logged: Logged) -> bool:
-    """Whether it is a RESUME, and not one that was to count if it came late, and came in time."""
+    """Return whether an event is a RESUME, except one that counts only if it came late, and came in time."""
     event = logged.event
     return isinstance(event, Resume) and (event.after_ms is None or logged.time_ms > event.after_ms)
 
@@ -164,7 +164,7 @@ def _gateway(logged: Logged) -> str:
 
 
 def _may_resume(case: Case, logged: Logged) -> bool:
-    """Whether its gateway may have started, or stood still, by a fault."""
+    """Return whether the event's gateway may have started, or stood still, by a fault."""
     from_s, by_s = case.not_before(logged.offset), case.there_by(logged.offset)
     return by_s is None or _after_a_fault(case, from_s, by_s)
 

@@ -61,7 +61,7 @@ def once(case: Case) -> list[Violation]:
 
 
 _OF_GATEWAYS: Final = (Clock, Resume, ChannelClosed)
-"""What gateways write by themselves."""
+"""Kinds of events that gateways write by themselves."""
 
 
 def _may_come_to_nothing(case: Case, entry: Entry) -> bool:
@@ -92,7 +92,7 @@ def _outcome(entry: Entry) -> str:
 
 
 def _least_requests(events: list[Logged]) -> int:
-    """How few requests these may have come from: one that went down without its topics may go down again with them."""
+    """Return the minimum number of requests for events: a topicless registration may be repeated with its topics."""
     count, slim = 0, 0
     for logged in events:
         is_slim = isinstance(logged.event, RegisterBroker) and logged.event.topic_config_table is None
@@ -186,13 +186,13 @@ def in_order(case: Case) -> list[Violation]:
 
 
 def _may_be(entry: Entry, from_s: float, by_s: float | None) -> bool:
-    """Whether a request can be what was written between these times."""
+    """Return whether a request can be the event written between these times."""
     ended_s = entry.done_s + (0.0 if entry.acknowledged else IN_DOUBT_S)
     return ended_s >= from_s and (by_s is None or entry.sent_s <= by_s)
 
 
 def _one_way(case: Case, asked: dict[Fingerprint, list[Entry]]) -> Iterator[Violation]:
-    """What was sent one-way in peace, over a connection that answered something later, is there."""
+    """Check that a one-way request without a fault, over a connection that answered later, is on the log."""
     answered: dict[str, float] = {}
     for entry in case.record.entries:
         if entry.via == "remoting" and entry.code is not None:

@@ -25,7 +25,7 @@ from eventlog.open import open_log
 from lake.commits import last_commit
 
 _WELL_S: Final = 180.0
-"""How long to wait until everything is well again; what counts as too long is the judge's."""
+"""Time to wait until everything is healthy again, in seconds; the judge decides what is too long."""
 _FOLD_S: Final = 180.0
 
 Say = Callable[[str], None]
@@ -155,7 +155,7 @@ def _fold_everything(world: World, recorder: Recorder) -> None:
 
 
 def _folded(world: World) -> int:
-    """How far the fold says it got; -1 if it says nothing yet."""
+    """Return the offset up to which the fold reports to be; -1 if it reports nothing yet."""
     try:
         return int(json.loads((world.server.lake_dir / "fold-status.json").read_text())["logOffset"])
     except FileNotFoundError:

@@ -25,7 +25,7 @@ from dev.model.client import ConnectionClosed, RemotingClient
 
 TIMEOUT_S: Final = 20.0
 _KEPT_EVERY: Final = 10
-"""Of the epochs that were seen, so many are asked for as long as the run lasts."""
+"""Interval between the epochs that are read again as long as the run lasts, of those that were seen."""
 _AGAIN_S: Final = 0.1
 """After a refused connection, or an answer that never came."""
 _SILENT_S: Final = SHORT_MS / 1000 + 9
@@ -43,7 +43,7 @@ _MANY: Final = 4
 
 
 class Address(Protocol):
-    """Where a server listens."""
+    """Address of a server."""
 
     host: str
     remoting_port: int
@@ -51,7 +51,7 @@ class Address(Protocol):
 
 
 class Question(NamedTuple):
-    """What is sent: ``query`` and ``tag``, an ETag to compare with, over HTTP alone."""
+    """Request to send: ``query`` and ``tag``, an ETag to compare with, over HTTP alone."""
 
     operation: Operation
     query: dict[str, str]
@@ -60,7 +60,7 @@ class Question(NamedTuple):
 
 @dataclass
 class Answer:
-    """What came back, and over which connection; ``code`` is None for what was sent one-way."""
+    """Answer, and the connection that it came over; ``code`` is None for a one-way request."""
 
     peer: str
     code: int | None = None
@@ -276,7 +276,7 @@ class Playing(threading.Thread):
                 self._ask(gateway, mine)
 
     def _is_done(self, operation: Operation) -> bool:
-        """Whether nothing is to be sent for it."""
+        """Return whether nothing more is to be sent for it."""
         now_s = time.monotonic()
         broker = operation.broker
         if operation.kind == "close":
@@ -367,5 +367,5 @@ class Playing(threading.Thread):
 
 
 def _of(question: Question) -> dict[str, str]:
-    """What is recorded of it besides the operation."""
+    """Return the recorded part of a question besides the operation."""
     return {**question.query, **({"if_none_match": question.tag} if question.tag else {})}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run is played against: `serve`, a second gateway beside it, their log, and whatever it takes to break them."""
+"""World of a run: `serve`, a second gateway beside it, their log, and the means to break them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _TOPIC: Final = "routelake-events"
 
 @dataclass(frozen=True)
 class Setup:
-    """What there is.
+    """Set-up of a world.
 
     Attributes:
         log: "sqlite" or "kafka".
         gateways: 1 or 2.
-        plants: of `dev.fault_injection.planted`: defects, and maintenance at once.
-        options: of `serve`, besides.
+        plants: names in `dev.fault_injection.planted`: defects, and maintenance at once.
+        options: further options of `serve`.
 
     The second gateway is on a machine of its own (`dev.fault_injection.network`) where networks may be made.
     """
@@ -152,7 +152,7 @@ class World:
                     second.start(wait_ready_s=None)
 
     def is_whole(self) -> bool:
-        """Whether no gateway finds anything wrong."""
+        """Return whether no gateway reports a problem."""
         return all(gateway.is_whole() for gateway in self.gateways)
 
     def stop(self) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked at the end of a history: every view of its names."""
+"""Requests at the end of a history: every view of its names."""
 
 from __future__ import annotations
 

@@ -52,12 +52,12 @@ SWITCHES = (
 
 @dataclass(frozen=True)
 class World:
-    """What a generator may use.
+    """Values that a generator may use.
 
     Attributes:
         universe: Names in play.
-        timeouts_ms: What heartbeatTimeoutMillis may be, besides absent.
-        advances_ms: By how much the clock may advance.
+        timeouts_ms: Values of heartbeatTimeoutMillis, besides absent.
+        advances_ms: Steps of the clock, in milliseconds.
     """
 
     universe: Universe

@@ -39,8 +39,8 @@ def random_histories(
         length: Steps per history, at least.
         shared_addresses: Whether one address may serve several broker names or clusters.
         shared_names: Whether one broker name may appear in several clusters.
-        timeouts_ms: What heartbeatTimeoutMillis may be, besides absent.
-        advances_ms: By how much the clock may advance.
+        timeouts_ms: Values of heartbeatTimeoutMillis, besides absent.
+        advances_ms: Steps of the clock, in milliseconds.
         closes: Whether connections are lost.
     """
     chance = random.Random(seed)

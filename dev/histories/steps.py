@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a generated history is made of: steps that can be turned into requests, under any names.
+"""Steps of a generated history, which can be turned into requests, under any names.
 
 A history is written in the words of one small universe ("cluster-a", "broker-b", "10.0.0.3:10911"). `renamed` maps
 every such word to a fresh one, so that one long-lived server can serve many histories without one disturbing the next.
@@ -85,7 +85,7 @@ class Send:
         code: RequestCode.
         ext: extFields, before renaming.
         body: JSON or text, or the parts of a compressed body; "" for none.
-        version: Of the peer.
+        version: Version of the peer.
         channel: Name of the connection.
         crc: bodyCrc32 is added: "right", "wrong" or not at all (None).
         binary: Whether the request has the ROCKETMQ header.
@@ -114,7 +114,7 @@ class Send:
 
     @property
     def registers(self) -> bool:
-        """Whether this is a registration, which binds the connection."""
+        """Return whether this is a registration, which binds the connection."""
         return self.code == REGISTER_BROKER
 
 

@@ -56,10 +56,10 @@ def histories(
         shared_addresses: Whether one address may serve several broker names or clusters. RocketMQ keeps liveness by
             (cluster, address), so such brokers disturb each other there.
         shared_names: Whether one broker name may appear in several clusters.
-        timeouts_ms: What heartbeatTimeoutMillis may be, besides absent.
-        advances_ms: By how much the clock may advance; empty for histories without time.
+        timeouts_ms: Values of heartbeatTimeoutMillis, besides absent.
+        advances_ms: Steps of the clock, in milliseconds; empty for histories without time.
         closes: Whether connections are lost.
-        generators: Instead of those that the other arguments choose.
+        generators: Generators instead of those that the other arguments choose.
     """
     chosen = tuple(generators or generators_for(request_codes, advances=bool(advances_ms), closes=closes))
     worlds = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names, addresses and topics the brokers of a generated history may take.
+"""Names, addresses and topics of the brokers of a generated history.
 
 Every choice a generator makes goes through one function, `pick`, which takes one of several options. Hypothesis can be
 behind it, and then histories shrink (`dev.histories.strategies`); or a seeded generator, and then they cost next to nothing

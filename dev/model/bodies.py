@@ -69,7 +69,7 @@ class TopicQueueMappingInfo:
 
 @dataclass
 class Registration:
-    """What the body of REGISTER_BROKER says. A JSON null stays null, for Java to stumble over.
+    """Contents of the body of REGISTER_BROKER. A JSON null stays null, for Java to stumble over.
 
     Attributes:
         topic_config_table: topicConfigSerializeWrapper.topicConfigTable.
@@ -96,7 +96,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """JSON.parseObject into a class.
 
     Raises:
-        JavaError: It is null, or no object.
+        JavaError: The value is null, or no object.
     """
     value = parse_json(body)
     if value is None:
@@ -115,11 +115,11 @@ def decode_registration(body: bytes, version: int, compressed: bool, now_ms: int
     """DefaultRequestProcessor.extractRegisterBrokerBodyFromRequest and extractRegisterTopicConfigFromRequest.
 
     Args:
-        body: As sent.
-        version: Of the request. It decides the form: from V3_0_11 the RegisterBrokerBody envelope, before it the bare
-            topic table; from V5_0_0 the compressed form ends with the queue mappings.
-        compressed: The header field.
-        now_ms: For DataVersions that the body leaves out.
+        body: Body as sent.
+        version: Version of the request. It decides the form: from V3_0_11 the RegisterBrokerBody envelope, before it
+            the bare topic table; from V5_0_0 the compressed form ends with the queue mappings.
+        compressed: The header field of that name.
+        now_ms: Time for DataVersions that the body leaves out.
 
     Raises:
         JavaError: Negative version, or a body that cannot be decoded.

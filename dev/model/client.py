@@ -66,7 +66,7 @@ class Frame:
 
     @property
     def is_response(self) -> bool:
-        """Whether flag bit 0 is set."""
+        """Return whether flag bit 0 is set."""
         return bool(self.header.get("flag", 0) & _RESPONSE_FLAG)
 
     @property
@@ -214,10 +214,10 @@ class RemotingClient:
         """Connect.
 
         Args:
-            host: Of the server.
-            port: Of the server.
+            host: Host of the server.
+            port: Port of the server.
             binary: Whether requests carry the ROCKETMQ header instead of the JSON one.
-            connect_timeout_s: How long to wait for the connection.
+            connect_timeout_s: Maximum wait for the connection, in seconds.
             tls: Encrypt with this; None: plain.
             source: The address it comes from; empty: the system's choice.
         """
@@ -250,7 +250,7 @@ class RemotingClient:
         """Send one request without waiting.
 
         Args:
-            request: What to send.
+            request: Request to send.
             binary: Header type of this request; None is the client's own.
 
         Returns:
@@ -281,7 +281,7 @@ class RemotingClient:
 
         Args:
             request: Must not be oneway.
-            timeout_s: How long to wait.
+            timeout_s: Maximum wait, in seconds.
             binary: Header type of this request; None is the client's own.
 
         Raises:
@@ -311,7 +311,7 @@ class RemotingClient:
         return decode_frame(frame)
 
     def closed_by_peer(self, timeout_s: float = 30.0) -> bool:
-        """Whether the peer closes the connection within this time without sending a whole frame."""
+        """Return whether the peer closes the connection within this time without sending a whole frame."""
         try:
             self.receive_frame(timeout_s)
         except ConnectionClosed:

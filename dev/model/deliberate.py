@@ -27,11 +27,11 @@ from dev.model.settings import parse_properties
 from dev.model.wire import Request, Response
 
 FIXED_SETTINGS = {"clusterTest", "needWaitForService", "waitSecondsForService"}
-"""Of the settings the model has, those that only a start of routelake can set."""
+"""Settings of the model that only a start of routelake can set."""
 
 
 class DeliberateModel(NameServerModel):
-    """What routelake should answer."""
+    """Model of the answers that routelake should give."""
 
     def tick(self, now_ms: int) -> None:
         """Unregister whoever is past its deadline, in the order of the deadlines (RocketMQ: in hash order)."""

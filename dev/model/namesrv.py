@@ -63,7 +63,7 @@ class NameServerModel:
 
         Args:
             settings: NamesrvConfig switches; the defaults when None.
-            started_ms: For the start-up gate of route queries.
+            started_ms: Start of the server, for the start-up gate of route queries.
         """
         self.settings = settings or Settings()
         self.tables = RouteTables(self.settings)
@@ -105,7 +105,7 @@ class NameServerModel:
         """NettyRemotingAbstract.processRequestCommand and DefaultRequestProcessor.processRequest.
 
         Args:
-            request: What a peer sent. For a oneway request the answer is computed all the same; the peer gets none.
+            request: Request of a peer. For a oneway request the answer is computed all the same; the peer gets none.
             now_ms: The server's clock.
             channel: The connection it came over.
         """
@@ -131,11 +131,11 @@ class NameServerModel:
             self.tables.on_channel_destroy(channel)
 
     def close_is_unspecified(self, channel: Hashable) -> bool:
-        """Whether closing this channel has an effect that depends on hash order."""
+        """Return whether closing this channel has an effect that depends on hash order."""
         return self.tables.close_is_unspecified(channel)
 
     def scan_is_unspecified(self, now_ms: int) -> bool:
-        """Whether a scan at this time has an effect that depends on hash order."""
+        """Return whether a scan at this time has an effect that depends on hash order."""
         return self.tables.scan_is_unspecified(now_ms)
 
     def take_notifications(self) -> list[Notification]:

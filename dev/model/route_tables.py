@@ -456,12 +456,12 @@ class RouteTables:
         ]
 
     def close_is_unspecified(self, channel: Any) -> bool:
-        """Whether closing this channel has an effect that depends on hash order."""
+        """Return whether closing this channel has an effect that depends on hash order."""
         rows = [addr_info for addr_info, live in self.broker_live_table.items() if live.channel == channel]
         return len(rows) > 1 or any(len(self.groups_of(addr_info)) > 1 for addr_info in rows)
 
     def scan_is_unspecified(self, now_ms: int) -> bool:
-        """Whether a scan at this time has an effect that depends on hash order or on a race."""
+        """Return whether a scan at this time has an effect that depends on hash order or on a race."""
         expired = [
             (addr_info, live)
             for addr_info, live in self.broker_live_table.items()

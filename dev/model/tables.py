@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the NameServer's six tables are made of: their keys, their values, and ConcurrentHashMap's dislike of null."""
+"""Parts of the NameServer's six tables: their keys, their values, and ConcurrentHashMap's dislike of null."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Notification:
         to: The address it goes to.
         min_broker_id: The smallest id now.
         min_broker_addr: Its address.
-        offline_broker_addr: On removal: who went.
+        offline_broker_addr: On removal: address of the removed broker.
         ha_broker_addr: On registration: the newcomer's HA address.
     """
 

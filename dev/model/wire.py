@@ -90,7 +90,7 @@ def parse_fastjson(text: str) -> tuple[Any, bool]:
         The value, with every key a string, and whether any key was a bare integer.
 
     Raises:
-        ValueError: It is not JSON even when bare keys are allowed.
+        ValueError: The text is not JSON even when bare keys are allowed.
     """
     bare = False
 
@@ -108,8 +108,8 @@ def canonical(request: Request, response: Response) -> dict[str, Any]:
     """The order-free form of an answer.
 
     Args:
-        request: What was asked; it decides how the body is read.
-        response: What came back.
+        request: The request; it decides how the body is read.
+        response: The response.
 
     Returns:
         A dict of `code`, `ext`, `body` (parsed and sorted, None when absent) and `dialect`: "numeric" when some map key

@@ -91,7 +91,7 @@ class StockBroker(Stock):
 
     @property
     def address(self) -> str:
-        """What the broker registers as its address."""
+        """Address that the broker registers."""
         return f"127.0.0.1:{self.port}"
 
     def _is_ready(self, process: JavaProcess) -> bool:

@@ -55,7 +55,7 @@ def classpath(set_name: str) -> str:
     """The class path of a set of jars, downloaded first if need be.
 
     Args:
-        set_name: Of jars.lock, such as "rocketmq" (5.5.0 namesrv, broker, tools) or "kafka".
+        set_name: Name in jars.lock, such as "rocketmq" (5.5.0 namesrv, broker, tools) or "kafka".
 
     Returns:
         Absolute paths joined by os.pathsep.
@@ -107,7 +107,7 @@ def _is_free(port: int) -> bool:
 
 
 def port_answers(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether something accepts connections at host:port."""
+    """Return whether something accepts connections at host:port."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:
@@ -120,15 +120,15 @@ def wait_until(condition: Callable[[], object], timeout_s: float, what: str, int
 
     Args:
         condition: Checked at once, then every `interval_s`.
-        timeout_s: Give up after this long.
-        what: Named in the error.
+        timeout_s: Maximum wait, in seconds.
+        what: Name of the condition, for the error.
         interval_s: Pause between checks.
 
     Returns:
         The seconds it took.
 
     Raises:
-        TimeoutError: It did not hold in time; says what the condition was last, if that was more than False.
+        TimeoutError: The condition did not hold in time. The text has its last value, if that was more than False.
     """
     start = time.monotonic()
     while not (said := condition()):
@@ -160,16 +160,16 @@ class JavaProcess:
         """Describe the process; `start` or `with` starts it.
 
         Args:
-            main_class: With package.
-            args: Of the program.
+            main_class: Main class with package.
+            args: Arguments of the program.
             classpath: See `classpath`.
             home: ROCKETMQ_HOME and user.home; holds `output.log`. Must exist.
             heap_mb: Largest heap.
-            direct_mb: Most direct memory.
+            direct_mb: Maximum direct memory.
             memory: Options instead of those that heap_mb and direct_mb make.
             jvm_args: Compiler, collector and the like; by default what starts fast.
-            ready: Polled after the start.
-            start_timeout_s: How long to wait for `ready`.
+            ready: Condition, polled after the start.
+            start_timeout_s: Maximum wait for `ready`, in seconds.
             environment: Variables on top of this process's own.
         """
         self.main_class = main_class
@@ -205,21 +205,21 @@ class JavaProcess:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """Id of the running process."""
         if self._process is None:
             raise RuntimeError("not started")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Return whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Start (again) and wait until ready.
 
         Raises:
-            JavaProcessFailed: It ended early or was not ready in time.
+            JavaProcessFailed: The process ended early or was not ready in time.
         """
         began = time.monotonic()
         with self.output.open("ab") as output:

@@ -77,10 +77,10 @@ class JavaClient(Stock):
         """A DefaultMQProducer that was started; it sends a message once or fails.
 
         Args:
-            namesrv_addr: As setNamesrvAddr takes it.
-            group: Of the producer.
-            poll_ms: How often it asks for its routes again; None for RocketMQ's 30 s.
-            hook: From `signing`; None: it signs nothing.
+            namesrv_addr: Addresses as setNamesrvAddr takes them.
+            group: Group of the producer.
+            poll_ms: Interval between its route queries, in milliseconds; None for RocketMQ's 30 s.
+            hook: Hook from `signing`; None: no signatures.
         """
         producer = getattr(self.jvm, f"{_CLIENT}.producer.DefaultMQProducer")(*_hooked(group, hook))
         producer.setNamesrvAddr(namesrv_addr)
@@ -101,11 +101,11 @@ class JavaClient(Stock):
         """A DefaultLitePullConsumer that was started and takes what there is from the first offset on.
 
         Args:
-            namesrv_addr: As setNamesrvAddr takes it.
-            group: Of the consumer.
-            topic: To subscribe to.
-            poll_ms: How often it asks for its routes again; None for RocketMQ's 30 s.
-            hook: From `signing`; None: it signs nothing.
+            namesrv_addr: Addresses as setNamesrvAddr takes them.
+            group: Group of the consumer.
+            topic: Topic to subscribe to.
+            poll_ms: Interval between its route queries, in milliseconds; None for RocketMQ's 30 s.
+            hook: Hook from `signing`; None: no signatures.
         """
         where = getattr(self.jvm, "org.apache.rocketmq.common.consumer.ConsumeFromWhere")
         consumer = getattr(self.jvm, f"{_CLIENT}.consumer.DefaultLitePullConsumer")(*_hooked(group, hook))

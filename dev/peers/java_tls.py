@@ -17,13 +17,13 @@ def java_tls(
     Source (5.5.0): org.apache.rocketmq.remoting.netty.TlsSystemConfig, TlsHelper.extractTlsConfigFromFile.
 
     Args:
-        file: Will hold it.
-        ca: Whom a client believes; None: everybody.
-        server: What a server shows; it takes plain connections, too.
-        client: What a client shows.
+        file: Path of the file to write.
+        ca: Authority that a client trusts; None: it trusts every certificate.
+        server: Certificate and key of a server, which accepts plain connections, too.
+        client: Certificate and key of a client.
 
     Returns:
-        With these options all that the JVM connects to is encrypted.
+        Options that encrypt all connections that the JVM makes.
     """
     properties: dict[str, object] = {
         "tls.test.mode.enable": "false",

@@ -45,11 +45,11 @@ _JAAS: Final = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True)
 class Secured:
-    """What a Kafka needs that has ports for those who say who they are, beside the open one.
+    """Settings of a Kafka with ports for authenticated clients, beside the open one.
 
     Attributes:
-        keystore: PEM: its key (PKCS #8), its certificate.
-        truststore: PEM: who signs clients' certificates.
+        keystore: PEM file with its key (PKCS #8) and certificate.
+        truststore: PEM file of the authority that signs clients' certificates.
         users: Passwords by name, for SCRAM-SHA-512 and PLAIN.
     """
 
@@ -58,7 +58,7 @@ class Secured:
     users: Mapping[str, str]
 
     def properties(self) -> dict[str, str]:
-        """Of server.properties, without the listeners."""
+        """Lines of server.properties, without the listeners."""
         users = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
         return {
             "ssl.keystore.type": "PEM",
@@ -72,7 +72,7 @@ class Secured:
         }
 
     def format_arguments(self) -> list[str]:
-        """Of StorageTool: SCRAM's users are records of the cluster."""
+        """Arguments of StorageTool: SCRAM's users are records of the cluster."""
         return [f"--add-scram=SCRAM-SHA-512=[name={name},password={password}]" for name, password in self.users.items()]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every server that is started here has in common: a folder of its own, and an end."""
+"""Common parts of all servers that are started here: a folder of its own, and an end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Served(ABC):
     """A server with a temporary home directory that goes away with it; `with` starts and ends it.
 
     Args:
-        name: Of the directory.
+        name: Name of the directory.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,7 +58,7 @@ class Peer(Served):
     """A JVM.
 
     Args:
-        jar_set: Its jars (runtime/jars.lock).
+        jar_set: Name of the set of its jars (runtime/jars.lock).
     """
 
     process: JavaProcess

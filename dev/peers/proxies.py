@@ -65,7 +65,7 @@ class Proxy(Served):
     """A reverse proxy; `with` starts and ends it.
 
     Attributes:
-        ports: Of its set-ups.
+        ports: Ports of its set-ups.
     """
 
     def __init__(self, program: str, setups: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class HAProxy(Proxy):
         self._arguments = ("-db", "-f", str(config))
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Of each set-up, whether the gateway is UP, and what the last check said (L7OK)."""
+        """Return, for each set-up, whether the gateway is UP, and the result of the last check (L7OK)."""
         with socket.socket(socket.AF_UNIX) as stats:
             stats.connect(str(self.home / "stats"))
             stats.sendall(b"show stat\n")

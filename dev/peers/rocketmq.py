@@ -53,7 +53,7 @@ class Stock(Peer):
 
     @property
     def start_seconds(self) -> float:
-        """How long the last start took."""
+        """Duration of the last start, in seconds."""
         return self.process.start_seconds
 
 

@@ -92,7 +92,7 @@ class Routelake:
         return self
 
     def is_whole(self) -> bool:
-        """Whether /readyz finds nothing wrong, with the fold neither, without which a gateway is ready, too."""
+        """Return whether /readyz reports no problem, nor one of the fold, without which a gateway is ready, too."""
         try:
             return all(check["ok"] for check in self.get("/readyz")["checks"].values())
         except (OSError, HTTPException):  # not there, or 503, or killed in the middle of its answer
@@ -186,8 +186,8 @@ class Routelake:
         """SIGTERM; its exit code.
 
         Raises:
-            TimeoutError: It does not end.
-            AssertionError: A gateway has found that the head of the log and the tables differ.
+            TimeoutError: The process does not end.
+            AssertionError: A gateway has found differences between its live view and the tables.
         """
         assert self.process is not None
         if self.process.poll() is None:

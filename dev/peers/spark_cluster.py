@@ -15,7 +15,7 @@ from runtime.procfs import status_fields, threads_below
 
 
 def write_properties(file: Path, secret: str, *more: str) -> Path:
-    """What master, workers and fold are started with; returns the file."""
+    """Write the properties that master, workers and fold are started with; return the file."""
     lines = ("spark.authenticate true", f"spark.authenticate.secret {secret}", "spark.master.rest.enabled false", *more)
     file.write_text("\n".join(lines) + "\n")
     return file
@@ -59,8 +59,8 @@ class SparkMaster:
     """A master.
 
     Args:
-        folder: Its own.
-        properties: A file for `--properties-file`.
+        folder: Folder of its own.
+        properties: File for `--properties-file`.
         host: Address that it listens at.
     """
 
@@ -97,12 +97,12 @@ class SparkWorker:
     """A worker of a master.
 
     Args:
-        folder: Its own; the executors' output is in it, too.
-        properties: A file for `--properties-file`.
-        master: Its URL.
+        folder: Folder of its own, also for the executors' output.
+        properties: File for `--properties-file`.
+        master: URL of the master.
         host: Address that it and its executors listen at.
-        cores: How many it offers.
-        memory: Likewise.
+        cores: Number of cores that it offers.
+        memory: Memory that it offers.
     """
 
     def __init__(
@@ -141,13 +141,13 @@ class SparkWorker:
         return sum(map(_kill, self.executors()))
 
     def output(self) -> str:
-        """What its executors wrote, the newest last."""
+        """Output of its executors, the newest last."""
         files = sorted(self.folder.glob("work/*/*/stderr"), key=lambda file: file.stat().st_mtime)
         return "\n".join(file.read_text(errors="replace")[-4000:] for file in files)
 
 
 def _command(pid: int) -> bytes:
-    """Of a process; nothing for one that is gone, and for threads that have no process of their own."""
+    """Return the command line of a process; nothing for an ended one, or for a thread."""
     try:
         is_process = status_fields(pid)["Tgid"] == str(pid)
         return Path(f"/proc/{pid}/cmdline").read_bytes() if is_process else b""

@@ -25,7 +25,7 @@ class VersityGw(Served):
     """One server with one bucket, ``lake``, in a folder that goes away with it; `with` starts and ends it.
 
     Attributes:
-        environment: By which obstore, delta-rs and the AWS tools find it.
+        environment: Variables by which obstore, delta-rs and the AWS tools find it.
     """
 
     def __init__(self) -> None:

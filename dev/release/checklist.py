@@ -24,8 +24,8 @@ class Step(NamedTuple):
     """One step.
 
     Attributes:
-        name: Its name, by which it can be chosen.
-        run: Returns None if it is done, else what failed.
+        name: Name by which the step can be chosen.
+        run: Returns None if the step succeeded, else a description of the failure.
         needs: Program without which it is skipped.
     """
 

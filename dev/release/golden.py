@@ -108,7 +108,7 @@ def tables(lake: Path) -> dict[str, list[str]]:
 
 
 def answers(data: Path) -> dict[str, Any]:
-    """What a gateway on a data directory answers: routes, clusters, topics and KV configuration."""
+    """Return the answers of a gateway on a data directory: routes, clusters, topics and KV configuration."""
     with (
         LocalLake(data, log_url=f"sqlite://{data / 'events.db'}", folds=False) as lake,
         lake.gateway() as gateway,

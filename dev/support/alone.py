@@ -13,6 +13,6 @@ T = TypeVar("T")
 
 
 def alone(measure: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a function of a module says there; what it raises is raised here."""
+    """Run a function of a module in a process of its own; return its result, or raise its exception."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(measure, *args, **kwargs).result(120)

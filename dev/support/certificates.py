@@ -81,7 +81,7 @@ class Authority:
         return pair
 
     def client(self, pair: Pair | None = None) -> ssl.SSLContext:
-        """What a client connects with that trusts this authority, and shows a certificate if it has one."""
+        """Return the context of a client that trusts this authority, and shows a certificate if it has one."""
         context = ssl.create_default_context(cafile=str(self.path))
         if pair is not None:
             context.load_cert_chain(pair.cert, pair.key)

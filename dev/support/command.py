@@ -20,7 +20,7 @@ from dev.peers.routelake import ROOT
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of this process without what speaks to routelake, on a terminal of 80 columns, and with these variables."""
+    """Return the variables of this process without those of routelake, on a terminal of 80 columns, and with these."""
     ours = {name: value for name, value in os.environ.items() if "NAMESRV" not in name and "ROUTELAKE" not in name}
     return {**ours, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **more}
 

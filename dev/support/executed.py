@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an application was made to do: every request that reached it, in order, with its whole body."""
+"""Record of the requests that reached an application, in order, each with its whole body."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class ExecutedRoutes(FastRoutes):
 
 
 class Executed:
-    """Stands in front of an application, for `serve_http` and for uvicorn.
+    """Recorder in front of an application, for `serve_http` and for uvicorn.
 
     Attributes:
         whole: Requests whose bodies came whole.
         broken: Requests whose bodies did not.
-        unproxied: Those that no proxy has put its mark on (`dev.peers.proxies.MARK`).
-        waiting: How many requests wait for more of their bodies.
+        unproxied: Requests without the mark of a proxy (`dev.peers.proxies.MARK`).
+        waiting: Number of requests that wait for more of their bodies.
     """
 
     def __init__(self, app: HttpApp, *, reads_bodies: bool = True) -> None:

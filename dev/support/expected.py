@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tables must hold after a log: computed from the pure fold alone, record by record."""
+"""Expected contents of the tables after a log: computed from the state machine alone, record by record."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class FakeBroker:
         self._thread.join(timeout=5)
 
     def received(self) -> list[Request]:
-        """What has arrived so far."""
+        """Requests that have arrived so far."""
         with self._lock:
             return list(self._received)
 

@@ -45,7 +45,7 @@ def view_of(tables: TableChanges) -> RouteView:
 
 
 def step(state: dict[str, Rows], changes: TableChanges) -> dict[str, Rows]:
-    """What the tables hold after these changes."""
+    """Return the contents of the tables after these changes."""
     after = {spec.name: dict(state.get(spec.name, {})) for spec in STATE_TABLES}
     for name, rows in changes.items():
         for key, row in rows.items():

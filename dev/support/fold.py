@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fold and the writer without Spark: one shard, a batch at a time.
 
-What Spark adds (checkpoints, two shards, its own batching) is not here. Rules, row changes, tables, commits, intervals,
-the publication to an object store and the status file are the product's own. `Fold.fold` folds a batch on the thread of
-its caller, so that a test can let another fold do what it likes in between. `FoldThread` follows a log::
+Spark's additions (checkpoints, two shards, its own batching) are not here. Rules, row changes, tables, commits,
+intervals, the publication to an object store and the status file are the product's own. `Fold.fold` folds a batch on
+the thread of its caller, so that a test can let another fold do what it likes in between. `FoldThread` follows a log::
 
     log = MemoryLog()
     with FoldThread(log, tmp_path / "lake") as fold:
@@ -45,12 +45,12 @@ class Fold:
     """A fold over a lake in a folder, or in an object store with a copy in the folder.
 
     Args:
-        log: The event log. Stays the caller's.
+        log: The event log. The caller closes it.
         lake_dir: The lake, or its copy; made if it is not there.
-        store: The lake, if it is in an object store. It is taken at once, whoever holds the lease.
-        term: Of the fences in the object store.
-        liveness_interval_s: As the fold's setting; 0 writes every heartbeat.
-        retention_days: For new tables.
+        store: The lake, if it is in an object store. The lease is taken at once, even from another holder.
+        term: Term of the fences in the object store.
+        liveness_interval_s: Value of the fold's setting; 0 writes every heartbeat.
+        retention_days: Retention of new tables.
         intervals: Whether the interval tables are kept, too.
     """
 
@@ -84,7 +84,7 @@ class Fold:
 
     @property
     def publisher(self) -> Publisher:
-        """What publishes to the object store."""
+        """Publisher to the object store."""
         assert self._mirror is not None, "this lake is in a folder"
         return self._mirror
 
@@ -126,10 +126,10 @@ class FoldThread(Fold):
     """A fold that follows a log on a thread of its own.
 
     Args:
-        log: The event log. Stays the caller's.
+        log: The event log. The caller closes it.
         lake_dir: The lake; made if it is not there.
-        liveness_interval_s: As the fold's setting; 0 writes every heartbeat.
-        retention_days: For new tables.
+        liveness_interval_s: Value of the fold's setting; 0 writes every heartbeat.
+        retention_days: Retention of new tables.
         on_error: Is told, on the fold's thread, why it ended early; so are `wait_for`, `pause` and `stop`.
     """
 
@@ -199,7 +199,7 @@ class FoldThread(Fold):
             raise self.error
 
     def _where(self) -> str:
-        """What the thread is doing."""
+        """Return the stack of the thread."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else "no thread"
 

@@ -16,4 +16,4 @@ QUERIES: Final = {
 }
 """Question to its queries; of two, the second is the one without macros."""
 PROOF: Final = "Has anybody changed the history?"
-"""What has no answer in Spark."""
+"""Heading of the question that has no answer in Spark."""

@@ -99,7 +99,7 @@ class HttpApi:
         return self.post("/v1/brokers/register", broker, **more)
 
     def written_since(self, before: LogEnd) -> list[AnyEvent]:
-        """What came to the log, but for the CLOCK that an earlier request had waited for."""
+        """Return the events since a point of the log, but for the CLOCK that an earlier request had waited for."""
         events = (decode(record.payload) for record in self.log.read(before.next_offset))
         return [event for event in events if not isinstance(event, Clock)]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gateway, the fold and the view in one process without log, files or threads: every append is visible at once.
 
-What the product does to an event is all here: it is encoded, decoded and folded as in a Spark worker, its row changes
+All steps of the product for an event are here: it is encoded, decoded and folded as in a Spark worker, its row changes
 travel as Arrow tables, and the view advances by them as by a change data feed. The clock is the caller's. Left out are
 the log, Delta and Spark, which other tests drive; so a step costs a millisecond, and histories can be long.
 """
@@ -166,7 +166,7 @@ class InMemoryNameServer:
                 await asyncio.gather(*self.handler._closing)
 
     async def advance(self, now_ms: int) -> None:
-        """What gateways write when time passes and nothing else comes."""
+        """Append the event that gateways write when time passes and no other event comes."""
         self.gateway.now_ms = now_ms
         await self.gateway.append(Clock(actor=ACTOR))
 

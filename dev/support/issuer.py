@@ -56,7 +56,7 @@ class Issuer:
         return jwt.encode(said, key, algorithm, headers={"kid": kid})
 
     def document(self, path: str) -> Any:
-        """What it answers."""
+        """Return the document that the issuer answers for a path."""
         if path == "/.well-known/openid-configuration":
             return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
         listed: list[Any] = [{"kty": "oct", "kid": "shared", "k": "c2hhcmVkLXNlY3JldA"}, {"kty": "none"}, 7]

@@ -11,14 +11,14 @@ from typing import Self
 from dev.peers.java_client import JavaClient, bodies
 
 _ROUTE_INTERVAL_MS = 1_000
-"""How often a client asks for its routes again; RocketMQ's default is 30 s."""
+"""Interval between a client's route queries, in milliseconds; RocketMQ's default is 30 s."""
 
 
 class _AtWork(JavaClient):
     """A client that a thread drives until it is stopped or fails.
 
     Attributes:
-        error: What it failed with.
+        error: Exception that ended it.
     """
 
     def __init__(self, release: str) -> None:

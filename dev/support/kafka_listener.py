@@ -31,9 +31,9 @@ class KafkaListener:
     """On a port of this machine, within `with`.
 
     Args:
-        tls: Of a server; None: plain text.
-        takes: By mechanism, the first message of whoever is let in; none: nobody is asked.
-        host: Where.
+        tls: TLS context of a server; None: plain text.
+        takes: First message of an accepted client, by mechanism; empty: no authentication.
+        host: Address to listen at.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 Rows = list[dict[str, Any]]
 
 _read: dict[tuple[Path, str, int | None], Rows] | None = None
-"""What `read_once` has read, while it holds."""
+"""Results of `read_once`, while it holds."""
 
 
 @contextlib.contextmanager

@@ -72,17 +72,17 @@ class LocalGateway:
     """One gateway, which may be started again after a stop; `parts` are those of its last start.
 
     Args:
-        log: Where it writes; stays the caller's.
+        log: Event log that it writes; the caller closes it.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP API.
-        policy: What is done about those who may not.
-        accounts: Who there is.
-        tls: Of both listeners; the files are not watched.
-        quotas: How much one peer may do.
-        remoting_port: 0 for any; None for no listener.
-        http_port: Likewise. Without a listener the HTTP API is there all the same, as `app`.
-        clock: The log's.
-        settings: Of the gateway, on top of `UNHURRIED`.
+        policy: Mode and rules of access control.
+        accounts: File of the accounts.
+        tls: TLS of both listeners; the files are not watched.
+        quotas: Limits for one peer.
+        remoting_port: Port; 0 for any; None for no listener.
+        http_port: Port; 0 for any; None for no listener: the HTTP API is there all the same, as `app`.
+        clock: Clock of the log.
+        settings: Settings of the gateway, on top of `UNHURRIED`.
     """
 
     def __init__(
@@ -215,11 +215,11 @@ class LocalLake:
     """A log, a fold and a lake.
 
     Args:
-        folder: For the lake, and for the log unless it is in memory.
-        log_url: As `open_log`'s; each gateway then opens the log for itself. By default one log in memory.
-        folds: Whether anything folds.
-        clock: Of the log in memory: event times, in milliseconds.
-        fold: As `FoldThread`'s.
+        folder: Folder for the lake, and for the log unless it is in memory.
+        log_url: URL as for `open_log`; each gateway then opens the log for itself. By default one log in memory.
+        folds: Whether a fold runs.
+        clock: Clock of the log in memory: event times, in milliseconds.
+        fold: Arguments of `FoldThread`.
     """
 
     def __init__(
@@ -285,6 +285,6 @@ def local_client(folder: Path, bounds: RemotingSettings | None = None, **setting
 
 
 def config_of(client: RemotingClient) -> dict[str, str]:
-    """What GET_NAMESRV_CONFIG shows."""
+    """Return the answer to GET_NAMESRV_CONFIG."""
     lines = client.call(Request(codes.GET_NAMESRV_CONFIG)).body.decode().splitlines()
     return dict(line.split("=", 1) for line in lines)

@@ -30,7 +30,7 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 30.0) -
     """Wait on a loop until a condition holds; `dev.peers.java.wait_until` is the same for a thread.
 
     Raises:
-        AssertionError: It did not hold in time; names its source, and what it said last.
+        AssertionError: The condition did not hold in time. The text names its source and its last value.
     """
     end = time.monotonic() + timeout_s
     while not (said := condition()):
@@ -47,7 +47,7 @@ def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
 
 
 def source_of(condition: Callable[[], object]) -> str:
-    """Where a condition is written."""
+    """Return the place of a condition in the source code."""
     code = getattr(condition, "__code__", None)
     return repr(condition) if code is None else f"the condition at {code.co_filename}:{code.co_firstlineno}"
 
@@ -60,7 +60,7 @@ class Loop:
         self._error: BaseException | None = None
         self._running: set[Future[Any]] = set()
         self.errors: list[BaseException] = []
-        """What callbacks there raised, and tasks that nobody waited for."""
+        """Exceptions of callbacks, and of tasks without a waiter."""
         self.loop.set_exception_handler(self._on_error)
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
@@ -92,7 +92,7 @@ class Loop:
         self.loop.call_soon_threadsafe(function, *args)
 
     def fail(self, error: BaseException) -> None:
-        """Whatever runs there for a test is cancelled, and `run` raises this instead."""
+        """Cancel all that runs there for a test, so that `run` raises this error instead."""
         self._error = error
         for future in list(self._running):
             future.cancel()

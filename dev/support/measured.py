@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines and branches the tests of `[tool.routelake.coverage]` reach, noted while the whole suite runs.
+"""Record of lines and branches that the tests of `[tool.routelake.coverage]` reach, made while the whole suite runs.
 
 A pytest plugin. The tracer is at work while tests are collected, as importing a module runs its lines, and then during
-those tests alone: no test runs twice, and the others are as fast as ever. `dev.developer` judges what was found.
+those tests alone: no test runs twice, and the others are as fast as ever. `dev.developer` judges the record.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Measured:
     """Writes a file of coverage's into a folder, one from each process.
 
     Args:
-        config: Of this process, which runs tests.
-        folder: Where the file goes.
+        config: Configuration of this process, which runs tests.
+        folder: Folder of the file.
     """
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
@@ -58,5 +58,5 @@ class Measured:
 
 
 def runs_tests(config: pytest.Config) -> bool:
-    """Whether this process does; with pytest-xdist its workers do."""
+    """Return whether this process runs tests; with pytest-xdist its workers do."""
     return hasattr(config, "workerinput") or not config.getoption("numprocesses")

@@ -47,7 +47,7 @@ class _TopicRows(TopicFiles):
 
 
 def in_memory() -> ShardFiles:
-    """Where a shard's part of a batch goes, for a batch that `changed_topics` reads."""
+    """Return the files of a shard's part of a batch, for a batch that `changed_topics` reads."""
     return ShardFiles.in_folder(_folder(), 1)._replace(topics=_TopicRows(_folder()))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The streaming query without Spark: the real processor on state in dictionaries, batch after batch.
 
-What Spark does is written down here as simply as possible: state per grouping key, and a batch that is run again from the
+Spark's part is written here as simply as possible: state per grouping key, and a batch that is run again from the
 old state when it fails before its commit.
 """
 
@@ -36,7 +36,7 @@ Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 
 @dataclass
 class MemoryLake:
-    """What the writer would have written, in plain values. Epochs are left out."""
+    """Output of the writer in plain values. Epochs are left out."""
 
     tables: Tables = field(default_factory=lambda: {table.name: {} for table in STATE_TABLES})
     changes: list[dict[str, Any]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class MemoryLake:
     watermark_ms: int = 0
 
     def files(self) -> ShardFiles:
-        """Where a shard's part of the next batch goes."""
+        """Return the files of a shard's part of the next batch."""
         return in_memory()
 
     def apply(self, batch: Batch) -> None:

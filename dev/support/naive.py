@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changed between two states, looked at row by row: the plain reading of what nameserver.state_machine.changes does by columns."""
+"""Changes between two states, row by row: nameserver.state_machine.changes works by columns."""
 
 from __future__ import annotations
 

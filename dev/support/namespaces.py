@@ -16,7 +16,7 @@ _KINDS: Final = ("mount", "net")
 
 
 def possible_kinds() -> tuple[str, ...]:
-    """Of which kinds this process may have namespaces. "net" needs iproute2, too: its loopback is down at first."""
+    """Return the kinds of namespaces that this process may have. "net" needs iproute2: its loopback starts down."""
     if shutil.which("unshare") is None:
         return ()
     wanted = _KINDS if shutil.which("ip") is not None else _KINDS[:1]

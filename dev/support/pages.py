@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why nothing runs the block; empty if something does."""
+        """Reason why nothing runs the block; empty if something does."""
         return self.comment.removeprefix("not run: ") if self.comment.startswith("not run: ") else ""
 
 

@@ -46,12 +46,12 @@ backend gateway
 
 @contextmanager
 def nginx(folder: Path, server: str, *, main: str = "") -> Iterator[str]:
-    """An nginx; its address.
+    """Run an nginx; yield its address.
 
     Args:
-        folder: For its files.
-        server: What stands in its `server`.
-        main: What stands outside of `http`.
+        folder: Folder for its files.
+        server: Lines in its block `server`.
+        main: Lines outside of its block `http`.
     """
     port = free_port()
     folder.chmod(0o777)  # workers of another user write there
@@ -63,12 +63,12 @@ def nginx(folder: Path, server: str, *, main: str = "") -> Iterator[str]:
 
 @contextmanager
 def haproxy(folder: Path, upstream: int, backend: str = "", *, server: str | None = None) -> Iterator[str]:
-    """An HAProxy that adds no header field unless told to; its address.
+    """Run an HAProxy that adds no header field unless told to; yield its address.
 
     Args:
-        folder: For its files.
+        folder: Folder for its files.
         upstream: The port of the gateway.
-        backend: What stands in its `backend` besides.
+        backend: Further lines in its section `backend`.
         server: The line of the gateway; None: a plain one.
     """
     port = free_port()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one side asks of several servers, request by request, in the order in which it arrives.
+"""Record of the requests of one side to several servers, in the order in which they arrive.
 
 A server is scripted (a function answers) or a proxy (another server answers). All of them live on one event loop in one
 thread, so that the order of the recording is the order of arrival across servers.
@@ -23,7 +23,7 @@ from remoting.codec.frame import FLAG_RESPONSE, RemotingCommand, decode_frame, e
 T = TypeVar("T")
 
 Answer = Callable[[RemotingCommand], "RemotingCommand | Awaitable[RemotingCommand | None] | None"]
-"""What a scripted server says; None is silence."""
+"""Function that answers for a scripted server; an answer of None is silence."""
 
 _BIND_TIMEOUT_S = 60.0
 
@@ -65,12 +65,12 @@ class Recorder:
         """Start a server that answers as it is told.
 
         Args:
-            name: In the recording.
+            name: Name in the recording.
             answer: Called on the event loop with each request that is not oneway.
-            address: host:port to listen on; empty for a free port of 127.0.0.1. If somebody else has it, this waits.
+            address: host:port to listen on; empty for a free port of 127.0.0.1. If another process has it, this waits.
 
         Returns:
-            Where it listens.
+            Address that it listens at.
         """
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,12 +91,12 @@ class Recorder:
         """Start a server that passes frames on to another one and back, as they are.
 
         Args:
-            name: In the recording.
-            upstream: host:port of the other one.
-            address: As in `scripted`.
+            name: Name in the recording.
+            upstream: Address of the other one, host:port.
+            address: Address as in `scripted`.
 
         Returns:
-            Where it listens.
+            Address that it listens at.
         """
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -124,7 +124,7 @@ class Recorder:
         return self._listen(serve, address)
 
     def take(self) -> list[Recorded]:
-        """What has arrived since the last call."""
+        """Return the requests that have arrived since the last call."""
 
         async def take() -> list[Recorded]:
             taken, self._requests = self._requests, []

@@ -35,11 +35,11 @@ def mqadmin(
 
     Args:
         args: Sub-command and its options, without -n.
-        namesrv_addr: Given as -n.
+        namesrv_addr: Value of the option -n.
         release: "5.5.0" or "4.9.7".
-        timeout_s: Kill it after this long.
-        tools: Its conf/tools.yml, with the keys it signs with; None for none.
-        java_options: For example -Dtls.enable=true.
+        timeout_s: Time after which it is killed, in seconds.
+        tools: Contents of its conf/tools.yml, with the keys for signatures; None for none.
+        java_options: Options of the JVM, such as -Dtls.enable=true.
 
     Returns:
         Exit status, stdout and stderr. The status is 0 even when the command failed: read the output.

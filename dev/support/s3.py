@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An S3 server in a process of its own, as far as obstore and delta-rs ask: counts requests, may be slow, or a bad one.
 
-What a real server does is judged by `tests/e2e/test_object_store.py` with versitygw.
+`tests/e2e/test_object_store.py` tests a real server, versitygw.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class FakeS3:
         self._process.stdout.close()
 
     def requests(self) -> Counter[str]:
-        """How many there were since this was last asked, by method; LIST for lists."""
+        """Return the number of requests since the last call, by method; LIST for lists."""
         with urllib.request.urlopen(f"{self.url}/{_COUNTS}", timeout=30) as answer:
             return Counter(json.load(answer))
 
 
 class _Objects:
-    """What the server holds: ``bucket/key`` to bytes and time of writing."""
+    """Objects that the server holds: ``bucket/key`` to bytes and time of writing."""
 
     def __init__(self, delay_s: float, conditional: bool) -> None:
         self.delay_s, self.conditional = delay_s, conditional
@@ -79,7 +79,7 @@ class _Objects:
 
 
 def environment(url: str, access_key: str = "test", secret_key: str = "testtest") -> dict[str, str]:
-    """What says where an S3 server is."""
+    """Return the variables that name an S3 server."""
     return {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": access_key,

@@ -46,8 +46,8 @@ class Properties:
     """Writes files of client properties: of the user with its password, over TLS, with changes.
 
     Args:
-        folder: For the files.
-        authority: Who signed the broker's certificate.
+        folder: Folder for the files.
+        authority: Authority that signed the broker's certificate.
     """
 
     def __init__(self, folder: Path, authority: Authority) -> None:

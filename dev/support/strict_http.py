@@ -28,7 +28,7 @@ _MOST_BYTES: Final = 2**63
 
 
 class End(Enum):
-    """What is behind the last whole request."""
+    """End of a stream after the last whole request."""
 
     OPEN = "nothing, or a part of the next"
     CLOSED = "what nobody may read: the request before was the last"
@@ -46,12 +46,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a stream holds.
+    """Contents of a stream.
 
     Attributes:
         whole: The requests that are complete.
-        begun: One whose head is good and whose body is not.
-        end: What comes behind.
+        begun: Request whose head is valid and whose body is not.
+        end: End of the stream after them.
     """
 
     whole: list[Asked]
@@ -160,7 +160,7 @@ def _fields(stream: _Stream) -> list[tuple[bytes, bytes]]:
 
 
 def _length(version: bytes, headers: list[tuple[bytes, bytes]]) -> int | None:
-    """How long the body is; None: in chunks."""
+    """Return the length of the body; None: in chunks."""
     lengths = [value for name, value in headers if name == b"content-length"]
     codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
     if codings:

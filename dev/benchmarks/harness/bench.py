@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bench is given, and the list of them."""
+"""Parameters of a bench, and the list of all benches."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ MICRO: Final = (
 )
 """Older ones, of single parts, without targets: they run only when they are named, and print for themselves."""
 IN_ROUNDS: Final = frozenset({"failover", "history-pairs"})
-"""Of those, which are told how many."""
+"""Benches that get the number of rounds."""
 
 
 __all__ = ["BENCHES", "IN_ROUNDS", "MICRO", "Bench", "run_of"]
 
 
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
-    """How to measure.
+    """Parameters of a measurement.
 
     Attributes:
-        folder: For data and frames; goes away afterwards.
-        rounds: How often each side is measured.
+        folder: Folder for data and frames, deleted afterwards.
+        rounds: Number of measurements of each side.
         quick: Small sizes and short times: shows that it runs, not how fast.
-        grown_epochs: Of `growth`, when not quick.
+        grown_epochs: Epochs of `growth`, when not quick.
         serve_options: More options of `./routelake serve` or `gateway`.
-        say: Tells people what goes on.
+        say: Prints progress.
     """
 
     folder: Path
@@ -54,7 +54,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """Of one measurement under load."""
+        """Duration of one measurement under load, in seconds."""
         return 1.0 if self.quick else 5.0
 
     @property
@@ -64,7 +64,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def epochs(self) -> int:
-        """How old a lake `growth` makes."""
+        """Number of epochs of the lake that `growth` makes."""
         return min(self.grown_epochs, 60) if self.quick else self.grown_epochs
 
     def size(self, full: int, quick: int) -> int:

@@ -16,11 +16,11 @@ IntervalKeeper.step = lambda self, epoch, version: None
 
 
 def changed_copy(folder: Path, ends: Mapping[str, str]) -> Path:
-    """Make one; what is not changed in it are links.
+    """Make a copy; the unchanged parts are links.
 
     Args:
-        folder: Where, which is there and empty.
-        ends: File -> what is put at its end.
+        folder: Folder of the copy, which exists and is empty.
+        ends: File -> text appended to it.
 
     Returns:
         The folder.

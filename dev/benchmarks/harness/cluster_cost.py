@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fold gains by executors, computed from the processor time of its parts."""
+"""Gain of a fold by executors, computed from the processor time of its parts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Cost(NamedTuple):
     executors: float
 
     def seconds(self, executors: int, registrations: int) -> float:
-        """How long so many take so many executors of a core each."""
+        """Return the time for so many registrations with so many executors of a core each, in seconds."""
         return (self.driver + self.executors / executors) * registrations / 1000
 
     def gain(self, executors: int) -> float:
-        """How much more they fold than one."""
+        """Return the rate with so many executors, relative to one executor."""
         return self.seconds(1, 1) / self.seconds(executors, 1)

@@ -36,7 +36,7 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
     """One measurement.
 
     Attributes:
-        load: What the generator saw.
+        load: Result of the generator.
         server_us: Processor microseconds of the answering processes per request.
         beside_cores: Cores that the server's other processes used, such as the fold.
         other_cores: Cores kept busy by neither server nor generator: the disturbance from outside.

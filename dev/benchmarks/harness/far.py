@@ -19,8 +19,8 @@ def far(port: int, delay_ms: float) -> Iterator[int]:
     """A port on loopback that leads to another one, a round trip away.
 
     Args:
-        port: Of the server.
-        delay_ms: Of a round trip.
+        port: Port of the server.
+        delay_ms: Duration of a round trip, in milliseconds.
     """
     command = [sys.executable, "-m", "dev.benchmarks.harness.far", str(port), str(delay_ms)]
     with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

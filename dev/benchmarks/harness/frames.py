@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent: registrations, heartbeats and route queries, as frames for the generator and as calls of our own."""
+"""Requests to send: registrations, heartbeats and route queries, as frames for the generator and as calls."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ _RUN = "bench"
 
 
 def log_file(data_dir: Path) -> Path:
-    """Where `routelake serve` looks for the event log."""
+    """Return the path at which `routelake serve` looks for the event log."""
     return data_dir / "events.db"
 
 
 def last_offset(data_dir: Path) -> int:
-    """Of the last record in a data directory's event log."""
+    """Return the offset of the last record in a data directory's event log."""
     log = SqliteLog(log_file(data_dir))
     try:
         return log.end().next_offset - 1

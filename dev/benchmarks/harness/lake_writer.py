@@ -99,9 +99,9 @@ class LakeWriter:
 
         Args:
             changes: Table name to {key: value columns, or None to remove the row}.
-            log_offset: Default: one more than the last.
-            event_time: Default: START plus a second per epoch.
-            outcomes: As schemas.tables describes them.
+            log_offset: Offset of the epoch; default: one more than the last.
+            event_time: Event time of the epoch; default: START plus a second per epoch.
+            outcomes: Outcomes as schemas.tables describes them.
             history: Rows for routeChangeTable, without epoch.
             only_tables: Stop before routeCommitTable, as a writer killed there does.
 

@@ -15,7 +15,7 @@ from typing import Final, Self
 _REQUEST: Final = b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
 _EVENT: Final = re.compile(rb"event: epoch\nid: (\d+)(?:-[0-9a-f]+)?\n")
 _KEPT_BYTES: Final = 64
-"""Of what was read, which the next piece may complete; no event's head is longer."""
+"""Number of bytes kept of what was read, which the next piece may complete; no event's head is longer."""
 
 
 class Listeners:
@@ -26,7 +26,7 @@ class Listeners:
     """
 
     def __init__(self, port: int, count: int) -> None:
-        """Nobody listens yet; ``port`` is a gateway's, of HTTP."""
+        """Prepare ``count`` subscribers of the gateway with this HTTP port."""
         self.arrivals: dict[int, list[float]] = defaultdict(list)
         self._port, self._count = port, count
         self._selector = selectors.DefaultSelector()
@@ -65,7 +65,7 @@ class Listeners:
 
     @property
     def still_there(self) -> int:
-        """How many the gateway has not ended."""
+        """Number of connections that the gateway has not ended."""
         return len(self._tails)
 
     def _work(self) -> None:

@@ -39,7 +39,7 @@ class LoadError(RoutelakeError):
 
 
 class LoadResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What the generator measured; latencies in microseconds, as seen by it.
+    """Results of the generator; latencies in microseconds, as seen by it.
 
     ``windows`` holds (answers, largest latency) of each second.
     """
@@ -71,7 +71,7 @@ class LoadResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send, and the code of its answers. ``rate`` 0: as fast as they come; see dev/benchmarks/load/load.c."""
+    """Frames to send, and the code of their answers. ``rate`` 0: without pauses; see dev/benchmarks/load/load.c."""
 
     port: int
     frames: Path
@@ -181,7 +181,7 @@ class RunningLoad:
 
     @property
     def alive(self) -> bool:
-        """Whether its connections are still open."""
+        """Return whether the generator's connections are still open."""
         return self._process.poll() is None
 
     def stop(self) -> None:

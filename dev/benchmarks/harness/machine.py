@@ -41,7 +41,7 @@ def describe() -> dict[str, Any]:
 
 
 def load_average() -> tuple[float, float, float]:
-    """Of 1, 5 and 15 minutes."""
+    """Return the load average of 1, 5 and 15 minutes."""
     return os.getloadavg()
 
 
@@ -52,7 +52,7 @@ def busy_core_seconds() -> float:
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a process and those below it hold and have used."""
+    """Memory that a process and its descendants hold, and processor time that they have used."""
 
     cpu_seconds: float
     resident_bytes: int
@@ -89,7 +89,7 @@ def _tree(pids: Sequence[int]) -> tuple[set[int], dict[int, Usage]]:
 
 
 class Meter:
-    """What processes use between two points, and what the whole machine does meanwhile.
+    """Usage of processes between two points, and of the whole machine meanwhile.
 
     For example::
 

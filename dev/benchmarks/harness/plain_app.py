@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What http-read is compared with: the handler that a FastAPI tutorial would write, answering the same bytes.
+"""Application that http-read is compared with: the handler of a FastAPI tutorial, answering the same bytes.
 
 python -m dev.benchmarks.harness.plain_app PORT FILE     FILE: JSON, topic to body
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benches of a lake in S3 have alike: versitygw near and far, and a lake there without Spark."""
+"""Common parts of the benches of a lake in S3: versitygw near and far, and a lake there without Spark."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ URL: Final = "s3://lake/bench"
 
 
 class Place(NamedTuple):
-    """Where it is measured.
+    """Place of a measurement.
 
     Attributes:
-        name: For people.
-        round_trip_ms: To the store.
+        name: Name for people.
+        round_trip_ms: Round trip to the store, in milliseconds.
     """
 
     name: str
@@ -67,12 +67,12 @@ class RemoteMaker:
     """Writes epochs: 20 groups with 200 topics each, then one topic of one group an epoch.
 
     Args:
-        folder: For the copy.
-        url: Where the lake is to be; None: only in the folder.
+        folder: Folder for the copy.
+        url: URL of the lake; None: only in the folder.
 
     Attributes:
-        offset: Of the last event.
-        published_s: When the last epoch was there for all, by `time.perf_counter`.
+        offset: Offset of the last event.
+        published_s: Time of the publication of the last epoch, by `time.perf_counter`.
     """
 
     def __init__(self, folder: Path, url: str | None) -> None:

@@ -35,16 +35,16 @@ BENCH_ORDER: Final = {name: position for position, name in enumerate(BENCHES)}
 
 
 class Figure(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One number that was asked for.
+    """One result with its target.
 
     Attributes:
-        name: What was measured.
-        value: What was reached; None if nothing was (the note says why).
-        unit: Such as ``x``, ``req/s``, ``ms``.
-        target: What was to be reached; None for context.
-        sense: Which side of the target is good.
-        note: What the value is made of.
-        peers: The same of others, by name: what a ratio is a ratio of.
+        name: Measured quantity.
+        value: Measured value; None without one (the note says why).
+        unit: Unit, such as ``x``, ``req/s``, ``ms``.
+        target: Value to reach; None for context.
+        sense: Good side of the target.
+        note: Composition of the value.
+        peers: Values of other servers, by name: the parts of a ratio.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Figure(msgspec.Struct, rename="camel", omit_defaults=True):
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target was reached; None without a target."""
+        """Return whether the target was reached; None without a target."""
         if self.target is None:
             return None
         if self.value is None:
@@ -116,7 +116,7 @@ def number(value: float) -> str:
 
 
 def median(values: Sequence[float]) -> float:
-    """Of at least one value."""
+    """Return the median of at least one value."""
     return statistics.median(values)
 
 

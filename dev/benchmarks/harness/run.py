@@ -34,18 +34,18 @@ def run_benches(
     serve_options: Sequence[str] = (),
     results: Path | None = None,
 ) -> int:
-    """Run them; returns 1 if one failed. A missed target is not a failure: it is printed, and stands in the JSON.
+    """Run the benches; return 1 if one failed. A missed target is not a failure: it is printed, and stands in the JSON.
 
     Args:
-        names: All without a name.
-        rounds: How often each side of a comparison is measured.
+        names: Names of benches; empty: all.
+        rounds: Number of measurements of each side of a comparison.
         quick: Small sizes; results are kept only if `results` is given.
-        epochs: How old a lake `growth` makes.
+        epochs: Number of epochs of the lake that `growth` makes.
         serve_options: More options of routelake.
         results: Folder of the results.
 
     Raises:
-        SetupError: there is no bench of a name, or no C compiler.
+        SetupError: A name is not that of a bench, or there is no C compiler.
     """
     known = (*BENCHES, *MICRO)
     names = [name.replace("_", "-") for name in names]

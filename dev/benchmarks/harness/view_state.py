@@ -13,7 +13,7 @@ from dev.benchmarks.harness.peers import RoutelakeServer
 
 
 def readiness(lake: RoutelakeServer) -> dict[str, Any]:
-    """What /readyz says, ready or not; empty while nothing answers."""
+    """Return the answer of /readyz, ready or not; empty while nothing answers."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{lake.http_port}/readyz", timeout=30) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -25,7 +25,7 @@ def readiness(lake: RoutelakeServer) -> dict[str, Any]:
 
 
 def is_visible(lake: RoutelakeServer, offset: int) -> bool:
-    """Whether a log offset is visible, asked as whoever waits for it does: with ``wait_for``, for five seconds."""
+    """Return whether a log offset is visible, asked like other waiting clients: with ``wait_for``, for five seconds."""
     url = f"http://127.0.0.1:{lake.http_port}/v1/clusters?wait_for={offset}"
     try:
         with urllib.request.urlopen(url, timeout=30):

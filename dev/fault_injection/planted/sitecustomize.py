@@ -34,7 +34,7 @@ def _now_and_then(every: int) -> Callable[[], bool]:
 
 
 def _lost_append(module: Any) -> None:
-    """What is acknowledged is not written."""
+    """Acknowledge events without writing them."""
     append, due = module.ResumingLog.append, _now_and_then(60)
 
     def lose(self: Any, entries: Any) -> Any:
@@ -165,7 +165,7 @@ def _no_resume(module: Any) -> None:
 
 
 def _impatient(module: Any) -> None:
-    """Who waits for an offset is told at once that it is there."""
+    """Tell a client that waits for an offset at once that it is there."""
 
     async def at_once(self: Any, offset: int, timeout_s: float) -> bool:
         return True
@@ -350,7 +350,7 @@ def _shy_past(module: Any) -> None:
 
 
 def _late_write(module: Any) -> None:
-    """Of the first writes some are refused, and written all the same: half a minute later."""
+    """Refuse some of the first writes, and write them all the same: half a minute later."""
     append, due = module.ResumingLog.append, _now_and_then(4)
     held: list[Any] = []
     until_s: list[float] = []
@@ -392,13 +392,13 @@ def _wrong_receipt(module: Any) -> None:
 
 
 def _stale_304(module: Any) -> None:
-    """Whoever asks with an ETag that is not the content's is told now and then that it is."""
+    """Tell a client whose ETag is not the content's now and then that it is."""
     matches, due = module.matches, _now_and_then(3)
     module.matches = lambda if_none_match, digest: matches(if_none_match, digest) or (bool(if_none_match) and due())
 
 
 def _unsynced_trim(module: Any) -> None:
-    """What was folded is not brought to the disk before the event log forgets it: `test_power_cut.py` finds it."""
+    """Let the event log forget events before their results are on the disk: `test_power_cut.py` finds it."""
     _early_trim(module)
     module.sync_lake = lambda *arguments: None
 
@@ -434,7 +434,7 @@ def _smuggled_body(module: Any) -> None:
 
 
 def _clock_ahead(module: Any) -> None:
-    """Whatever the clock says is believed."""
+    """Believe every time of the clock."""
     module.Stamps.next = lambda self, last_ms: max(self._clock(), last_ms or 0)
 
 
