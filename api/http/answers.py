@@ -45,7 +45,7 @@ class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceiptAnswer(Answer, frozen=True, kw_only=True):
-    """What became of a write. `offset` is the token that reads can wait for."""
+    """Receipt of a write. `offset` is the token that reads can wait for."""
 
     offset: int
     event_time: Annotated[str, Meta(description="event time on the log, RFC 3339")]
@@ -157,13 +157,13 @@ class KvAnswer(Answer, frozen=True, kw_only=True):
 
 
 class ConfigAnswer(Answer, frozen=True, kw_only=True):
-    """What GET_NAMESRV_CONFIG shows."""
+    """Settings that GET_NAMESRV_CONFIG shows."""
 
     config: Annotated[dict[str, str], Meta(description="values as Java writes them, by RocketMQ's names")]
 
 
 class SelfPreservationAnswer(Answer, frozen=True, kw_only=True):
-    """Whether expiry pauses, and what would make it."""
+    """State of self-preservation: whether expiry pauses, and the numbers that decide it."""
 
     percent: Annotated[int, Meta(description="share of the live brokers above which it pauses; 0: off")]
     is_on: Annotated[bool, Meta(description="whether no broker expires at the moment")]
@@ -184,7 +184,7 @@ class Check(Answer, frozen=True, kw_only=True):
 
 
 class ReadyAnswer(Answer, frozen=True, kw_only=True):
-    """Whether routes are answered, and what is wrong, if anything."""
+    """Readiness of the gateway: whether it answers routes, and its problems."""
 
     ready: bool
     epoch: int
@@ -196,7 +196,7 @@ class ReadyAnswer(Answer, frozen=True, kw_only=True):
 
 
 class FoldLag(Answer, frozen=True, kw_only=True):
-    """How far the tables are behind."""
+    """Lag of the tables."""
 
     epochs: Annotated[int, Meta(description="epochs that the fold has written and this gateway has not read")]
     events: Annotated[int, Meta(description="events in the live view of this gateway that no epoch has yet")]
@@ -206,7 +206,7 @@ class FoldLag(Answer, frozen=True, kw_only=True):
 
 
 class FoldHealthAnswer(Check, frozen=True, kw_only=True):
-    """The fold, as it last said of itself."""
+    """Last status of the fold."""
 
     epoch: int | None = None
     offset: Annotated[int | None, Meta(description="it has folded everything up to this log offset")] = None
@@ -274,7 +274,7 @@ class Difference(Answer, frozen=True, kw_only=True):
 
 
 class DiffAnswer(Answer, frozen=True, kw_only=True):
-    """What is different between two cuts. `nextCursor` leads to the next page and is null on the last."""
+    """Differences between two epochs. `nextCursor` leads to the next page and is null on the last."""
 
     from_: PointInTime = msgspec.field(name="from")
     to: PointInTime
@@ -283,7 +283,7 @@ class DiffAnswer(Answer, frozen=True, kw_only=True):
 
 
 class Cause(Answer, frozen=True, kw_only=True):
-    """What made a change. `offset` is the log offset; of an expiry, its broker's last heartbeat's."""
+    """Cause of a change. `offset` is the log offset; of an expiry, that of its broker's last heartbeat."""
 
     command: str
     actor: dict[str, Any] | None
@@ -291,7 +291,7 @@ class Cause(Answer, frozen=True, kw_only=True):
 
 
 class _Interval(Answer, frozen=True, kw_only=True):
-    """From when, until when (null: still), and what began and ended it."""
+    """Interval with its begin, its end (null: still open), and the causes of both."""
 
     from_: str = msgspec.field(name="from")
     to: str | None

@@ -249,7 +249,7 @@ class SelfPreservationBody(Model):
 
 
 class SessionBody(Model):
-    """What begins a session of the console."""
+    """Request for a session of the console."""
 
     token: Annotated[str, Field(min_length=1, max_length=16_384, pattern=r"^[\x21-\x7e]+$")]
 

@@ -122,7 +122,7 @@ async def console_sites(request: Request) -> Response:
 
 @router.get(SESSION_PATH)
 async def session(request: Request) -> Response:
-    """Who asks, and what they may do."""
+    """Return the identity and the permissions of the sender."""
     return _standing_answer(context_of(request).guard.standing(request))
 
 

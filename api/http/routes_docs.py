@@ -51,7 +51,7 @@ async def docs(request: Request) -> Response:
 
 @router.get("/")
 async def root() -> Response:
-    """Where to begin; relative, so that a proxy may put a path before it."""
+    """Redirect to the documentation; relative, so that a proxy may put a path before it."""
     return Response(status_code=307, headers={"location": "docs", "cache-control": "no-store"})
 
 

@@ -166,7 +166,7 @@ async def ready(
     },
 )
 async def fold_health(request: Request) -> Response:
-    """What the fold last said of itself, and how far tables and history are behind what was acknowledged.
+    """The last status of the fold, and the lag of tables and history behind acknowledged writes.
 
     For alarms on the fold. Every gateway of a lake says the same, so it is no reason to take a gateway out.
     """
@@ -205,7 +205,7 @@ async def fold_health(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Counters, latencies and gauges. No label holds a topic.
 
-    Of all worker processes where there are several (`--workers`): `worker` says which one.
+    With several worker processes (`--workers`), the metrics of all: the label `worker` names the process.
     """
     context = context_of(request)
     context.guard.reader(request)

@@ -180,9 +180,9 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
 async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: IfNoneMatch = None) -> Response:
     """The rows of the state tables that `as_of=from` and `as_of=to` show differently, by table, broker group and key.
 
-    What changed and changed back is not in it; when a broker was heard is not compared. `command`, `peer`, `user` and
-    `outcome` keep the rows that such a change touched in between. The price is that of the changes in between, and the
-    tables of then need not be kept any more.
+    A reversed change is not included; times of heartbeats are not compared. `command`, `peer`, `user` and `outcome`
+    keep the rows that such a change touched in between. The cost is that of the changes in between. The old versions of
+    the tables are not needed.
     """
     asked = query.asked()
     found, position = await ask_history(

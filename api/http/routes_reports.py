@@ -79,9 +79,9 @@ async def get_report(
 ) -> Response:
     """Rows as `./routelake history report` has them. Times are event times: an expiry counts from its deadline.
 
-    What began before `from` or has not ended by `to` counts as far as it lies in between. JSON unless `Accept` says
-    `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` is where the next page is; all pages
-    are of the epoch of the first.
+    An interval that began before `from` or has not ended by `to` counts as far as it lies in between. JSON unless
+    `Accept` says `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` leads to the next
+    page. All pages are of the epoch of the first.
     """
     if query.times is not None and name != "flapping":
         raise fields_problem(BAD_PARAMETER, [FieldError("times", f"is of flapping, not of {name}")])

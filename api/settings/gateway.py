@@ -14,7 +14,7 @@ from schemas.properties import is_true
 
 
 class Reads(StrEnum):
-    """What answers show: the latest epoch and what the log holds beyond it, or the latest epoch alone."""
+    """View that answers show: the latest epoch and the later events of the log, or the latest epoch alone."""
 
     LIVE = "live"
     COMMITTED = "committed"
