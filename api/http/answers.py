@@ -444,6 +444,7 @@ class LifelinesAnswer(Answer, frozen=True, kw_only=True):
     lives: list[LifeAnswer]
     write_turns: list[WriteTurnAnswer]
     left_out: Annotated[int, Meta(description="older lives for which an answer has no room; absent: none")] = 0
+    write_turns_left_out: Annotated[int, Meta(description="older turns for which it has no room; absent: none")] = 0
 
 
 class Epoch(Answer, frozen=True, kw_only=True):

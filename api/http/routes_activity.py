@@ -142,11 +142,13 @@ async def get_lifelines(request: Request, query: Annotated[LifelinesQuery, Query
     """Lives by broker, address and time, and when the topics of a broker lost the write permission or got it back.
 
     Times are event times: an expiry counts from its deadline, and the broker was silent for `silentMillis` before it.
-    `brokerId` is that of the address's last registration; 0 is a master. `writeTurns` go back to the beginning, so the
-    last one before `from` says how the window begins.
+    `brokerId` is that of the address's last registration; 0 is a master. `writeTurns` begin with the last one before
+    `from` of each broker, which says how the window begins. An answer has at most 10,000 lives and 10,000 turns, the
+    newest. It is kept as that of the activity.
     """
+    is_fresh = query.wait_for is not None
     found, _position = await ask_history(
-        request, query, "lifelines", lambda history: lifelines(history, query.from_, query.to)
+        request, query, "lifelines", lambda history: lifelines(history, query.from_, query.to, is_fresh=is_fresh)
     )
     body = LifelinesAnswer(
         epoch=found.commit.epoch,
@@ -180,5 +182,6 @@ async def get_lifelines(request: Request, query: Annotated[LifelinesQuery, Query
             for turn in found.turns
         ],
         left_out=found.left_out,
+        write_turns_left_out=found.turns_left_out,
     )
     return answer(request, _encode(body), ReadPosition.of(found.commit))

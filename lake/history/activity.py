@@ -2,12 +2,11 @@
 """How much changed when, and how much there was: routeChangeTable counted into points, for charts and the time bar.
 
 A question costs a scan of the narrow columns of its window; totals scan the whole table up to its end. So an answer is
-kept, and given again for `REST` times as long as it took: whoever asks again and again takes a share of one processor.
+kept for a while (`lake.history.kept`).
 """
 
 from __future__ import annotations
 
-import time
 from typing import Final, Literal
 
 import duckdb
@@ -16,6 +15,7 @@ import msgspec
 from lake.delta import query
 from lake.history.as_of import NOW
 from lake.history.history import History
+from lake.history.kept import ask_or_kept
 from lake.history.report import window
 from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
 from nameserver.state_machine.step import BROKER_EXPIRED
@@ -24,8 +24,6 @@ from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit, to_us
 from schemas.tables import BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
 MAX_POINTS: Final = 500
-REST: Final = 20
-"""An answer is given again for so many times as long as it took to compute."""
 ANSWER_BYTES: Final = 64 * 1024
 """What a kept answer is counted as: its points hold some numbers each."""
 _SECOND_MS: Final = 1000
@@ -106,11 +104,6 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     points: list[ActivityPoint]
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    answer: Activity
-    until_s: float
-
-
 def activity(history: History, asked: ActivityAsked, *, is_fresh: bool = False) -> Activity:
     """Count.
 
@@ -130,14 +123,14 @@ def activity(history: History, asked: ActivityAsked, *, is_fresh: bool = False) 
     if history.is_empty():
         return Activity(commit=NO_COMMIT, first=0, last=0, width=1, points=[])
     newest = history.resolve(NOW).commit
-    known: _Kept | None = history.activities.get(asked)
-    if known is not None and (known.answer.commit == newest or (not is_fresh and time.monotonic() < known.until_s)):
-        return known.answer
-    began_s = time.monotonic()
-    found = _count(history, asked, newest)
-    done_s = time.monotonic()
-    history.activities.put(asked, _Kept(found, done_s + REST * (done_s - began_s)), ANSWER_BYTES)
-    return found
+    return ask_or_kept(
+        history.activities,
+        asked,
+        newest,
+        lambda: _count(history, asked, newest),
+        lambda _: ANSWER_BYTES,
+        is_fresh=is_fresh,
+    )
 
 
 def _count(history: History, asked: ActivityAsked, newest: RouteCommit) -> Activity:

@@ -51,6 +51,7 @@ _MIB: Final = 1024 * 1024
 _ROUTES_BYTES: Final = 8 * _MIB
 _CONTEXTS_BYTES: Final = 8 * _MIB
 _ACTIVITIES_BYTES: Final = 4 * _MIB
+_LIFELINES_BYTES: Final = 16 * _MIB
 
 
 class PastRoute(msgspec.Struct, frozen=True):
@@ -82,6 +83,8 @@ class History:
         """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: changes only grow."""
         self.activities: Recent[Any, Any] = Recent(_ACTIVITIES_BYTES)
         """Memory of `lake.history.activity`, by question."""
+        self.lifelines: Recent[Any, Any] = Recent(_LIFELINES_BYTES)
+        """Memory of `lake.history.lifelines`, by question."""
         self._lake = 0
         self._lock = threading.Lock()
 
@@ -187,6 +190,7 @@ class History:
                 self._moments.forget()
                 self.contexts.clear()
                 self.activities.clear()
+                self.lifelines.clear()
                 self._rows.forget()
 
     # --- routes ---

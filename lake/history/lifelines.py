@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each address of each broker was alive, and when its topics could not be written: a lane each, for a picture."""
+"""When each address of each broker was alive, and when its topics could not be written: a lane each, for a picture.
+
+A question has bounds of rows (`MAX_LIVES`, `MAX_TURNS`), of memory (`MEMORY_LIMIT`) and, in a gateway, of time. The
+query itself cuts the rows. An answer is kept as that of `lake.history.activity`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,21 @@ import msgspec
 from lake.delta import query
 from lake.history.as_of import NOW
 from lake.history.history import History
+from lake.history.kept import ask_or_kept
 from lake.history.report import window
-from lake.history.report_duckdb import bounded_views
+from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
+from schemas.errors import BadRequestError
 from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit
 from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
 MAX_LIVES: Final = 10_000
 """Lives in an answer: about 3 MB. The newest are kept."""
+MAX_TURNS: Final = 10_000
+"""Turns of the write permission in an answer: about 1.5 MB. The newest are kept."""
+LIFE_BYTES: Final = 600
+"""What a life of a kept answer is counted as."""
+TURN_BYTES: Final = 400
+"""Likewise a turn."""
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +85,10 @@ class Lifelines(msgspec.Struct, frozen=True, kw_only=True):
         since: Event time after which.
         until: Event time up to which.
         lives: Those that reach into the window, by broker, address and time.
-        turns: In the window or before it, by broker and time.
-        ids: brokerId by (broker, address), as last registered. 0 is a master.
+        turns: Those in the window, and the last one before it of each broker, by broker and time.
+        ids: brokerId by (broker, address) of the lives, as last registered. 0 is a master.
         left_out: Lives that the answer has no room for.
+        turns_left_out: Turns that it has no room for.
     """
 
     commit: RouteCommit
@@ -84,85 +97,145 @@ class Lifelines(msgspec.Struct, frozen=True, kw_only=True):
     lives: list[Life]
     turns: list[WriteTurn]
     ids: dict[tuple[str, str], int]
-    left_out: int
+    left_out: int = 0
+    turns_left_out: int = 0
 
 
 _WRITE: Final = "coalesce((CAST({0}->>'perm' AS INT) & 2) // 2, 0)"
+_LOST: Final = f"{_WRITE.format('before')} > {_WRITE.format('after')}"
+_GAINED: Final = f"{_WRITE.format('before')} < {_WRITE.format('after')}"
 
 
-def lifelines(history: History, from_: str | None, to: str | None) -> Lifelines:
+def lifelines(history: History, from_: str | None, to: str | None, *, is_fresh: bool = False) -> Lifelines:
     """Lives and turns in a window of event time.
 
     Args:
         history: What is read.
         from_: As `History.resolve` takes it; None: the beginning.
         to: Likewise; None: now.
+        is_fresh: Read anew, if there is a newer epoch than that of a kept answer.
 
     Raises:
+        BadRequestError: A moment is none, ``from`` is after ``to``, or it would take more memory than there is for it.
         RoutelakeError: As `History.resolve`.
     """
     if history.is_empty():
-        return Lifelines(commit=NO_COMMIT, since=UNIX_EPOCH, until=UNIX_EPOCH, lives=[], turns=[], ids={}, left_out=0)
+        return Lifelines(commit=NO_COMMIT, since=UNIX_EPOCH, until=UNIX_EPOCH, lives=[], turns=[], ids={})
     newest = history.resolve(NOW).commit
+    return ask_or_kept(
+        history.lifelines,
+        (from_, to),
+        newest,
+        lambda: _read(history, from_, to, newest),
+        lambda found: LIFE_BYTES * (1 + len(found.lives)) + TURN_BYTES * len(found.turns),
+        is_fresh=is_fresh,
+    )
+
+
+def _read(history: History, from_: str | None, to: str | None, newest: RouteCommit) -> Lifelines:
     since, until = window(history, from_, to)
     with history.reading_changes() as table, bounded_views(table, newest.epoch) as views:
-        rows = _lives(views, since, until)
-        turns = _turns(views, until)
-        ids = _ids(views, until)
-    lives = [Life(**dict(zip(Life.__struct_fields__, row, strict=True))) for row in rows]
-    left_out = max(0, len(lives) - MAX_LIVES)
-    if left_out:
-        newest_lives = sorted(lives, key=lambda life: life.start, reverse=True)[:MAX_LIVES]
-        lives = sorted(newest_lives, key=lambda life: (life.broker_name, life.broker_addr, life.start))
+        try:
+            rows = _lives(views, since, until)
+            turns, number_of_turns = _turns(views, since, until)
+        except duckdb.OutOfMemoryException as error:
+            what = (
+                f"the lifelines need more memory than a gateway gives to them ({MEMORY_LIMIT}): ask for a shorter "
+                "window (from), or read the view spans of the tables with SQL"
+            )
+            raise BadRequestError(what, field="from", value=from_) from error
+    fields = Life.__struct_fields__
+    lives = [Life(**dict(zip(fields, row, strict=False))) for row in rows]
+    number_of_lives = rows[0][-1] if rows else 0
+    ids = {(row[0], row[2]): int(row[-2]) for row in rows if row[-2] is not None}
     if lives and since == UNIX_EPOCH:
         since = min(life.start for life in lives)
-    return Lifelines(commit=newest, since=since, until=until, lives=lives, turns=turns, ids=ids, left_out=left_out)
+    return Lifelines(
+        commit=newest,
+        since=since,
+        until=until,
+        lives=sorted(lives, key=lambda life: (life.broker_name, life.broker_addr, life.start)),
+        turns=turns,
+        ids=ids,
+        left_out=number_of_lives - len(lives),
+        turns_left_out=number_of_turns - len(turns),
+    )
 
 
 def _lives(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> list[tuple[Any, ...]]:
+    """The newest lives, each with the brokerId of its address and the number of all.
+
+    Of what was before the window, only the last turn of each address counts: so a short window needs little memory.
+    """
+    place = f"{{epoch: epoch, eventTime: eventTime, place: {ROUTE_CHANGE_TABLE.name}.offset, seq: seq}}"
+    told = "key, eventTime, epoch, command, came, timeoutMs, place"
     return views.sql(
         f"""
-WITH turns AS (
-SELECT brokerName, key->>'clusterName' AS clusterName, key->>'brokerAddr' AS brokerAddr, after IS NOT NULL AS came,
-       eventTime, epoch, command, lead(eventTime) OVER w AS nextTime, lead(epoch) OVER w AS nextEpoch,
-       lead(command) OVER w AS nextCommand, lead(before) OVER w AS nextBefore
-  FROM {ROUTE_CHANGE_TABLE.name} AS c
+WITH told AS (
+SELECT key, eventTime, epoch, command, after IS NOT NULL AS came,
+       CAST(before->>'heartbeatTimeoutMillis' AS BIGINT) AS timeoutMs, {place} AS place
+  FROM {ROUTE_CHANGE_TABLE.name}
  WHERE tableName = '{BROKER_LIVE_TABLE.name}' AND (before IS NULL) <> (after IS NULL)
    AND eventTime <= {query.time(until)}
-WINDOW w AS (PARTITION BY key ORDER BY epoch, eventTime, c.offset, seq)
+), reaching AS (
+SELECT {told} FROM told WHERE eventTime > {query.time(since)}
+ UNION ALL
+SELECT last.* FROM (
+SELECT max_by({{key: key, eventTime: eventTime, epoch: epoch, command: command, came: came, timeoutMs: timeoutMs,
+                place: place}}, place) AS last
+  FROM told WHERE eventTime <= {query.time(since)} GROUP BY key)
+), turns AS (
+SELECT key, came, eventTime, epoch, command, place, lead(eventTime) OVER w AS nextTime, lead(epoch) OVER w AS nextEpoch,
+       lead(command) OVER w AS nextCommand, lead(timeoutMs) OVER w AS nextTimeoutMs
+  FROM reaching WINDOW w AS (PARTITION BY key ORDER BY place)
+), lives AS (
+SELECT key->>'brokerName' AS brokerName, key->>'clusterName' AS clusterName, key->>'brokerAddr' AS brokerAddr,
+       eventTime, nextTime, epoch, nextEpoch, command, nextCommand,
+       CASE WHEN nextCommand = 'BROKER_EXPIRED' THEN nextTimeoutMs END AS silentMs, number
+  FROM (SELECT *, count(*) OVER () AS number FROM turns
+         WHERE came AND (nextTime IS NULL OR nextTime > {query.time(since)})
+         ORDER BY eventTime DESC, place DESC LIMIT {MAX_LIVES})
+), ids AS (
+SELECT brokerName, json_extract_string(addresses, '$."' || id || '"') AS brokerAddr, max_by(id, place) AS id
+  FROM (SELECT brokerName, addresses, place, unnest(json_keys(addresses)) AS id
+          FROM (SELECT brokerName, after->'brokerAddrs' AS addresses, {place} AS place
+                  FROM {ROUTE_CHANGE_TABLE.name}
+                 WHERE tableName = '{BROKER_ADDR_TABLE.name}' AND after IS NOT NULL
+                   AND eventTime <= {query.time(until)} AND brokerName IN (SELECT brokerName FROM lives)))
+ GROUP BY ALL
 )
-SELECT brokerName, clusterName, brokerAddr, eventTime, nextTime, epoch, nextEpoch, command, nextCommand,
-       CASE WHEN nextCommand = 'BROKER_EXPIRED' THEN CAST(nextBefore->>'heartbeatTimeoutMillis' AS BIGINT) END
-  FROM turns WHERE came AND (nextTime IS NULL OR nextTime > {query.time(since)})
- ORDER BY brokerName, brokerAddr, eventTime"""  # noqa: S608 (our own text)
+SELECT brokerName, clusterName, brokerAddr, eventTime, nextTime, epoch, nextEpoch, command, nextCommand, silentMs,
+       id, number
+  FROM lives LEFT JOIN ids USING (brokerName, brokerAddr)"""  # noqa: S608 (our own text)
     ).fetchall()
 
 
-def _turns(views: duckdb.DuckDBPyConnection, until: datetime) -> list[WriteTurn]:
-    before, after = (_WRITE.format(name) for name in ("before", "after"))
+def _turns(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> tuple[list[WriteTurn], int]:
+    """The newest turns, by broker and time, and how many there are."""
+    changed = (
+        f"FROM {ROUTE_CHANGE_TABLE.name} WHERE tableName = '{TOPIC_QUEUE_TABLE.name}' AND before IS NOT NULL "
+        "AND after IS NOT NULL AND before <> after"
+    )
+    low, high = query.time(since), query.time(until)
+    # Equal changes are counted before they are read: a wipe has one for each topic.
     rows = views.sql(
         f"""
-SELECT brokerName, eventTime, epoch, command, CAST(sum(number * ({before} > {after})::INT) AS BIGINT) AS lost,
-       CAST(sum(number * ({before} < {after})::INT) AS BIGINT) AS gained
-  FROM (SELECT brokerName, eventTime, epoch, command, before, after, count(*) AS number
-          FROM {ROUTE_CHANGE_TABLE.name}
-         WHERE tableName = '{TOPIC_QUEUE_TABLE.name}' AND before IS NOT NULL AND after IS NOT NULL
-           AND before <> after AND eventTime <= {query.time(until)} GROUP BY ALL)
- GROUP BY brokerName, eventTime, epoch, command HAVING lost > 0 OR gained > 0 ORDER BY brokerName, eventTime, epoch"""  # noqa: S608 (our own text)
+WITH opening AS (
+SELECT brokerName, max(eventTime) AS eventTime {changed} AND eventTime <= {low} AND ({_LOST} OR {_GAINED})
+ GROUP BY brokerName
+), counted AS (
+SELECT brokerName, eventTime, epoch, command, before, after, count(*) AS number {changed} AND eventTime > {low}
+   AND eventTime <= {high} GROUP BY ALL
+ UNION ALL
+SELECT brokerName, eventTime, epoch, command, before, after, count(*) AS number {changed} AND eventTime <= {low}
+   AND (brokerName, eventTime) IN (SELECT (brokerName, eventTime) FROM opening) GROUP BY ALL
+)
+SELECT *, count(*) OVER () AS turns FROM (
+SELECT brokerName, eventTime, epoch, command, CAST(sum(number * ({_LOST})::INT) AS BIGINT) AS lost,
+       CAST(sum(number * ({_GAINED})::INT) AS BIGINT) AS gained
+  FROM counted GROUP BY brokerName, eventTime, epoch, command HAVING lost > 0 OR gained > 0)
+ ORDER BY eventTime DESC, epoch DESC, brokerName LIMIT {MAX_TURNS}"""  # noqa: S608 (our own text)
     ).fetchall()
-    return [WriteTurn(**dict(zip(WriteTurn.__struct_fields__, row, strict=True))) for row in rows]
-
-
-def _ids(views: duckdb.DuckDBPyConnection, until: datetime) -> dict[tuple[str, str], int]:
-    """From the states of broker groups, the newest last."""
-    rows = views.sql(
-        f"""
-SELECT brokerName, after->'brokerAddrs' FROM {ROUTE_CHANGE_TABLE.name} AS c
- WHERE tableName = '{BROKER_ADDR_TABLE.name}' AND after IS NOT NULL AND eventTime <= {query.time(until)}
- ORDER BY epoch, eventTime, c.offset, seq"""  # noqa: S608 (our own text)
-    ).fetchall()
-    return {
-        (name, address): int(number)
-        for name, addresses in rows
-        for number, address in msgspec.json.decode(addresses or "{}").items()
-    }
+    turns = [WriteTurn(**dict(zip(WriteTurn.__struct_fields__, row, strict=False))) for row in rows]
+    ordered = sorted(turns, key=lambda turn: (turn.broker_name, turn.time, turn.epoch))
+    return ordered, rows[0][-1] if rows else 0

@@ -15,6 +15,7 @@ from lake.history import lifelines as module
 from lake.history.history import History
 from lake.history.lifelines import Lifelines, lifelines
 from nameserver.state_machine.step import BROKER_EXPIRED
+from schemas.errors import BadRequestError
 from tests.lake.history.reports.conftest import Told
 
 
@@ -66,8 +67,44 @@ def test_a_change_of_address_is_another_life_and_the_newest_are_kept(
         tmp_path,
         [written([(1_000, event) for event in (make.register("h1:1", name="n"), make.register("h2:1", name="n"))])],
     )
-    history = History(tmp_path)
-    assert {life.broker_addr for life in lifelines(history, None, None).lives} == {"h1:1", "h2:1"}
+    assert {life.broker_addr for life in lifelines(History(tmp_path), None, None).lives} == {"h1:1", "h2:1"}
     monkeypatch.setattr(module, "MAX_LIVES", 1)
-    found = lifelines(history, None, None)
+    found = lifelines(History(tmp_path), None, None)
     assert ([life.broker_addr for life in found.lives], found.left_out) == (["h2:1"], 1)
+
+
+def test_a_window_has_the_lives_that_reach_into_it_and_the_turns_from_the_last_before_it_on(told: Told) -> None:
+    history = History(told.folder / "lake")
+    whole = lifelines(history, None, None)
+    times = [life.start for life in sorted(whole.lives, key=lambda life: life.start)]
+    for since in times[:: len(times) // 5]:
+        part = lifelines(history, since.isoformat(), None)
+        assert part.lives == [life for life in whole.lives if life.end is None or life.end > since]
+        assert part.ids == {each: whole.ids[each] for each in part.ids}
+        assert [turn for turn in part.turns if turn.time > since] == [turn for turn in whole.turns if turn.time > since]
+        before = [turn for turn in whole.turns if turn.time <= since]
+        newest = {turn.broker_name: turn.time for turn in before}
+        assert [turn for turn in part.turns if turn.time <= since] == [
+            turn for turn in before if turn.time == newest[turn.broker_name]
+        ]
+
+
+def test_the_newest_turns_are_kept(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = lifelines(History(told.folder / "lake"), None, None)
+    monkeypatch.setattr(module, "MAX_TURNS", 3)
+    found = lifelines(History(told.folder / "lake"), None, None)
+    assert found.turns_left_out == len(whole.turns) - 3 > 0
+    assert min(turn.time for turn in found.turns) >= sorted(turn.time for turn in whole.turns)[-3]
+
+
+def test_an_answer_is_given_again_while_nothing_new_is_there(told: Told) -> None:
+    history = History(told.folder / "lake")
+    assert lifelines(history, None, None) is lifelines(history, None, None)
+    assert lifelines(history, "5", None) is not lifelines(history, None, None)
+    assert history.lifelines.bytes >= module.LIFE_BYTES * len(lifelines(history, None, None).lives)
+
+
+def test_a_question_that_needs_too_much_memory_says_what_to_do(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lake.history.report_duckdb.MEMORY_LIMIT", "4MB")
+    with pytest.raises(BadRequestError, match=r"ask for a shorter window \(from\)"):
+        lifelines(History(told.folder / "lake"), None, None)
