@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much changed when: GET /v1/activity as rows without a hole, and what its commands are to a reader.
 
-import { get } from "./api.js";
+import { Asker } from "./asker.js";
 import { here } from "./place.js";
 
-const REST = 20; // the gateway is left alone for so many times as long as its last answer took
-const REST_AT_LEAST_MS = 5000;
 const BROKERS = new Set(["REGISTER_BROKER", "UNREGISTER_BROKER", "CHANNEL_CLOSED", "BROKER_HEARTBEAT", "RESUME"]);
 
 /** Kinds of changes, in the order in which they are drawn, with the words of the legend. */
@@ -29,25 +27,20 @@ export function windowOf(at) {
   return { from: Number(low) > 1 && (to === null || !/^\d+$/.test(to) || Number(low) - 1 < Number(to)) ? String(Number(low) - 1) : null, to };
 }
 
-/** One asker of the activity. It asks the same again only when the gateway has rested. */
+/** One asker of the activity. */
 export class Activity {
-  constructor() {
-    this.question = null;
-    this.next_ms = 0;
-    this.found = null;
+  /** @param {function} isWanted whether somebody looks at the answer */
+  constructor(isWanted) {
+    this.asker = new Asker("v1/activity", isWanted);
+    this.body = null;
   }
 
-  /** The activity; null where it was asked a moment ago and is as good as then. */
+  /** The activity; null where it is as good as what was given before, or a newer question took the place of this one. */
   async ask(params, signal) {
-    const question = JSON.stringify(params);
-    const began_ms = performance.now();
-    if (question === this.question && began_ms < this.next_ms) return null;
-    const { body } = await get("v1/activity", params, { signal });
-    const took_ms = performance.now() - began_ms;
-    this.question = question;
-    this.next_ms = performance.now() + Math.max(REST_AT_LEAST_MS, REST * took_ms);
-    this.found = { ...body, points: whole(body) };
-    return this.found;
+    const body = await this.asker.ask(params, signal);
+    if (body === null || body === this.body) return null;
+    this.body = body;
+    return { ...body, points: whole(body) };
   }
 }
 

@@ -47,10 +47,8 @@ export class Density {
   async load() {
     const { low, high, newest } = this.told.view();
     if (!newest) return;
-    this.stopping?.abort();
-    this.stopping = new AbortController();
     const params = { by: "epoch", points: POINTS, from: low > 1 ? low - 1 : null, to: high < newest ? high : null };
-    const found = await this.activity.ask(params, this.stopping.signal);
+    const found = await this.activity.ask(params);
     if (found) {
       this.answer = found;
       this.draw();

@@ -157,6 +157,7 @@ async function load(wanted, signal, changed) {
     asOf, params, signal, changed,
     isNow: asOf === null,
     reload: () => reload(null),
+    epoch: () => bar.newest, // the newest that the console knows of
     /** An answer came: the bar and the banner say which cut it is. */
     cut: (answer) => {
       if (asOf !== null && answer.epoch !== null) bar.at(answer);

@@ -15,8 +15,9 @@ const MINUTE_MS = 60000;
 
 /** {element, load(at)}: not waited for by the page, whose tables are there before. */
 export function overview() {
-  const counted = new Activity();
-  const summed = new Activity();
+  const isShown = () => element.isConnected;
+  const counted = new Activity(isShown);
+  const summed = new Activity(isShown);
   let asked = {};
   const changesOf = (params) => (points) => {
     const place = placeOf(points);
@@ -43,11 +44,13 @@ export function overview() {
     h("div", { class: "plots" }, charts.map((each) => each.element)));
 
   async function load(at) {
-    asked = { ...windowOf(at), points: POINTS };
+    const own = { ...windowOf(at), points: POINTS };
+    asked = own;
     try {
-      const found = await counted.ask(asked, at.signal);
+      const found = await counted.ask(own, at.signal);
       if (found) showChanges(found);
-      const sums = await summed.ask({ ...asked, totals: "true" }, at.signal);
+      if (!isShown() || JSON.stringify(own) !== JSON.stringify(asked)) return; // a newer window is asked for
+      const sums = await summed.ask({ ...own, totals: "true" }, at.signal);
       if (sums) showTotals(sums);
     } catch (error) {
       if (at.signal.aborted) return;

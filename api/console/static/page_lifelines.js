@@ -4,6 +4,7 @@
 
 import { windowOf } from "./activity.js";
 import { get } from "./api.js";
+import { Asker } from "./asker.js";
 import { h, put, svg } from "./dom.js";
 import { link } from "./place.js";
 import { Table } from "./table.js";
@@ -23,6 +24,7 @@ const LEGEND = [
 export function lifelinesPage() {
   let at = null;
   let shown = { begin: 0, end: 1 };
+  const asker = new Asker("v1/lifelines", () => table.element.isConnected);
   const axis = h("div", { class: "axis lanes" });
   const said = h("p", { role: "status" });
   const legend = h("p", { class: "legend wide" }, LEGEND.map(([kind, words]) => [h("i", { class: kind }), words]));
@@ -81,11 +83,16 @@ export function lifelinesPage() {
     async load(now) {
       at = now;
       const asked = windowOf(now);
-      const [{ body }, live, groups] = await Promise.all([
-        get("v1/lifelines", asked, { signal: now.signal }),
+      const [body, live, groups] = await Promise.all([
+        asker.ask(asked, now.signal, now.epoch()),
         asked.to === null ? get("v1/brokers", {}, { signal: now.signal }) : null,
         now.isNow ? null : get("v1/clusters", { as_of: now.asOf }, { signal: now.signal }),
       ]);
+      if (body === null) return; // another window is asked for
+      if (body.epoch < now.epoch()) {
+        const timer = setTimeout(now.reload, asker.rest_ms); // what is newer, when the gateway has rested
+        now.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+      }
       if (groups) now.cut(groups);
       shown = { begin: Date.parse(body.from), end: Math.max(Date.parse(body.to), Date.parse(body.from) + 1) };
       if (live) shown.end = Math.max(shown.end, ...live.body.brokers.map((row) => row.lastUpdateTimestamp));
@@ -95,7 +102,8 @@ export function lifelinesPage() {
       }));
       const rows = lanes(body, live?.body.brokers ?? [], shown);
       put(said, rows.length ? `${rows.length} addresses from ${plainUtc(body.from).slice(0, 19)} to ${plainUtc(body.to).slice(0, 19)} UTC.` : "No broker was registered in this window. Mark another range on the time bar, or go to now (n).",
-        body.leftOut ? ` ${body.leftOut} older lives are left out: mark a shorter range.` : null);
+        body.leftOut ? ` ${body.leftOut} older lives are left out: mark a shorter range.` : null,
+        body.writeTurnsLeftOut ? ` ${body.writeTurnsLeftOut} older changes of the write permission are left out: mark a shorter range.` : null);
       table.setRows(rows);
     },
   };
