@@ -37,6 +37,7 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
+highlight_language = "text"  # a block without a language is a command, or what it prints
 copybutton_prompt_text = "$ "
 copybutton_line_continuation_character = "\\"
 html_theme = "pydata_sphinx_theme"
