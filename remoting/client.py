@@ -92,8 +92,8 @@ class RemotingClient:
 
         Args:
             address: host:port.
-            request: Its opaque and language are filled in.
-            timeout_s: For connecting, sending and the answer together.
+            request: The request, whose opaque and language are filled in.
+            timeout_s: Time limit for connecting, sending and the answer together, in seconds.
 
         Raises:
             ConnectError, AnswerTimeoutError, ConnectionLostError: No answer.
@@ -183,7 +183,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     """An address that a peer has registered may be any text, and what a resolver makes of that is its own.
 
     Raises:
-        ConnectError: It is no ``host:port``.
+        ConnectError: The address is no ``host:port``.
     """
     host, _, port = address.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host

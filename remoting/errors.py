@@ -63,7 +63,7 @@ class AnswerError(ClientError):
 
 
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-"""As OSError prints its errno. A name with several addresses fails as one OSError that has no errno and no cause, only
+"""Number as OSError prints it. A name with several addresses fails as one OSError that has no errno and no cause, only
 the texts of all of them ("Multiple exceptions: ..."): asyncio before 3.12 and uvloop keep nothing else."""
 
 

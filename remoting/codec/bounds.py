@@ -102,7 +102,7 @@ def largest_address(counts: dict[str, int], newcomer: str, tie: Callable[[str], 
     """The address that has most, once it has what the newcomer asks for.
 
     Args:
-        counts: What each address has.
+        counts: Number that each address has.
         newcomer: The address that asks for one more.
         tie: Ranks addresses with equal counts: the highest loses. If equal again, or None, the newcomer loses.
     """

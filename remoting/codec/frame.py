@@ -166,7 +166,7 @@ def decode_frame(frame: bytes, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTE
     """Decode one whole frame, length field included.
 
     Raises:
-        ProtocolError: It is not exactly one frame.
+        ProtocolError: The bytes are not exactly one frame.
     """
     if len(frame) < 8:
         raise ProtocolError(f"{len(frame)} bytes are no frame")
@@ -199,7 +199,7 @@ def decode_long_header(serialize_type: int, header: bytes, body: bytes) -> Remot
     """Decode a request's header of more than `HEADER_LIMIT_BYTES`; what it costs is bounded before.
 
     Raises:
-        ProtocolError: It cannot be read, has many fields, or is none of a PUT_KV_CONFIG.
+        ProtocolError: The header cannot be read, has many fields, or is not that of a PUT_KV_CONFIG.
     """
     if serialize_type == _JSON:
         texts = sum(1 for _ in islice(_STRING.finditer(header), _LONG_HEADER_TEXTS + 1))
@@ -475,7 +475,7 @@ def encode_frame(command: RemotingCommand, serialize_type: SerializeType | None 
     """A whole frame, request or response.
 
     Args:
-        command: What to write.
+        command: Command to encode.
         serialize_type: Serialization of the header; None is the command's own.
 
     Raises:

@@ -62,7 +62,7 @@ def check_broker_name(name: str) -> str:
     """A brokerName: it must also fit into a directory name.
 
     Raises:
-        BadRequestError: It does not.
+        BadRequestError: The name does not fit.
     """
     check_key("brokerName", name)
     if len(quote(name, safe="")) > MAX_BROKER_NAME_PATH_BYTES:

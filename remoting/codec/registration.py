@@ -188,7 +188,7 @@ def decode_data_version(body: bytes, now_ms: int = 0) -> DataVersion | None:
     """The body of QUERY_DATA_VERSION; None when there is none, which equals no version (DataVersion.decode).
 
     Raises:
-        BadRequestError: It is not one.
+        BadRequestError: The body is no DataVersion.
     """
     return _decode_version(body, now_ms) if body else None
 

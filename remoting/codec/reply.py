@@ -74,7 +74,7 @@ def encode_reply(request: RemotingCommand, reply: RemotingCommand) -> tuple[byte
         Everything before the body, and the reply's own body: a large one need not be copied.
 
     Raises:
-        ProtocolError: It does not fit into a frame.
+        ProtocolError: The reply does not fit into a frame.
     """
     if request.flag & FLAG_ONEWAY:
         return b"", b""

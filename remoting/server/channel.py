@@ -126,14 +126,14 @@ class Connection(asyncio.Protocol):
     Attributes:
         id: Unique for all time.
         peer: host:port at the other end of the socket.
-        address: What counts as one address at the other end.
-        last_read: When something came last, on the server's clock.
+        address: Address of the peer for limits by address.
+        last_read: Time of the last received bytes, on the server's clock.
         has_spoken: Whether a whole request has come.
         has_registered: Whether a broker has registered over it; handlers set it.
         is_tls: Whether it is encrypted.
-        certificate_names: What the peer's certificate, which was verified, calls it; none without one.
-        known: What the handler remembers of the peer.
-        close_reason: Why it was closed; None while it is open.
+        certificate_names: Names in the peer's verified certificate; empty without one.
+        known: Data that the handler keeps about the peer.
+        close_reason: Reason why it was closed; None while it is open.
     """
 
     def __init__(self, server: Server) -> None:

@@ -71,7 +71,7 @@ class RemotingServer:
             inline: Answers what it recognises, within the turn of the loop in which it comes.
             gate: Judges what it recognises; None: nobody is asked who they are.
             tls: None: connections are plain.
-            handshakes: Whose TLS handshake is next, where other ports have some, too.
+            handshakes: Queue of TLS handshakes, if other ports share it.
         """
         self.handler = handler
         self.inline = inline

@@ -62,22 +62,22 @@ class Secured(Protocol):
     """A protocol that may stand behind a gate: an `asyncio.Protocol` with two methods more."""
 
     def connection_made(self, transport: asyncio.BaseTransport, /) -> None:
-        """As asyncio's."""
+        """Implement asyncio's method."""
 
     def connection_lost(self, exc: Exception | None, /) -> None:
-        """As asyncio's."""
+        """Implement asyncio's method."""
 
     def data_received(self, data: bytes, /) -> None:
-        """As asyncio's."""
+        """Implement asyncio's method."""
 
     def eof_received(self) -> bool | None:
-        """As asyncio's."""
+        """Implement asyncio's method."""
 
     def pause_writing(self) -> None:
-        """As asyncio's."""
+        """Implement asyncio's method."""
 
     def resume_writing(self) -> None:
-        """As asyncio's."""
+        """Implement asyncio's method."""
 
     def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
         """Continue after the handshake.
@@ -166,11 +166,11 @@ class TlsTransport(asyncio.Transport):
         return self._raw.get_write_buffer_size() + self.waiting_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """As the plain transport has it."""
+        """Set the limits of the plain transport."""
         self._raw.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 (asyncio's)
-        """As the plain transport has it."""
+        """Return the information of the plain transport."""
         return self._raw.get_extra_info(name, default)
 
     def is_reading(self) -> bool:
@@ -250,7 +250,7 @@ class TlsSniffer(asyncio.Protocol):
         self._behind.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """End the connection: the socket is closed."""
         self._disarm()
         self._behind.connection_lost(exc)
 
@@ -324,7 +324,7 @@ class TlsSniffer(asyncio.Protocol):
         self._handshakes.wait(address, self)
 
     def begin(self) -> None:
-        """It is its turn to shake hands."""
+        """Begin the handshake: it is this connection's turn."""
         self._is_waiting = False
         first, self._first = self._first, b""
         if self._raw.is_closing():
