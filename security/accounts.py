@@ -60,9 +60,9 @@ class Accounts:
         """Take accounts in.
 
         Args:
-            accounts: They; names, tokens and certificates are different.
+            accounts: The accounts; names, tokens and certificates are different.
             white: Addresses that need no account.
-            white_role: The role of who comes from there.
+            white_role: Role of peers at these addresses.
         """
         self.accounts: Final[Mapping[str, Account]] = {account.user: account for account in accounts}
         found = self.accounts.values()

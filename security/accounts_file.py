@@ -20,7 +20,7 @@ from security.watched_files import SETTLED_LOOKS, WatchedFiles, stamps_of
 from security.yaml_nodes import FileError
 
 CUT_OFF_LOOKS: Final = 5
-"""So many looks in a row that find the same file: it is whole, however it looks."""
+"""Number of consecutive looks with the same file after which the file counts as complete, whatever its contents."""
 
 
 class AccountsFile:
@@ -45,7 +45,7 @@ class AccountsFile:
         self._path = path
         self._environ = os.environ if environ is None else environ
         self._files: dict[Path, object] = {path: None}
-        """It, and the files that it refers to: how they were when they were read."""
+        """State of the file and of the files that it refers to, at the last read."""
         self._watched = WatchedFiles(self._files)
         self._text = ""
         self.current = Accounts()

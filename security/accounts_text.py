@@ -57,7 +57,7 @@ def parse_accounts(text: str, resolve: Resolve) -> Accounts:
     """Read a file's text.
 
     Args:
-        text: It.
+        text: Text of the file.
         resolve: Reads what the file refers to.
 
     Raises:

@@ -55,7 +55,7 @@ def keys_of(document: object) -> dict[str, jwt.PyJWK]:
     """The public keys of a JWK set that sign in an algorithm of `ALGORITHMS`; others are passed over.
 
     Raises:
-        ValueError: It is no JWK set.
+        ValueError: The document is no JWK set.
     """
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):

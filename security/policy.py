@@ -48,9 +48,9 @@ class Claim(NamedTuple):
     """A broker that a request speaks for.
 
     Attributes:
-        cluster: That the request names; None: none.
-        broker_name: Likewise.
-        current_cluster: In which that brokerName is now; None: in none. A name in another cluster is another's.
+        cluster: Cluster that the request names; None: none.
+        broker_name: Broker name that the request names.
+        current_cluster: Cluster in which that brokerName is now; None: in none. A name in another cluster is another's.
     """
 
     cluster: str | None

@@ -28,7 +28,7 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """As people write it."""
+        """Name of the role in texts, in lower case."""
         return self.name.lower()
 
 

@@ -50,7 +50,7 @@ class Tls:
         """Read the files.
 
         Raises:
-            SetupError: They cannot be used.
+            SetupError: The files cannot be used.
         """
         self.settings = settings
         self.reloads = self.reload_failures = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 SETTLED_LOOKS: Final = 2
-"""So many looks in a row that find the same: nobody is in the middle of a write."""
+"""Number of consecutive looks with the same result after which no write is under way."""
 
 
 class WatchedFiles:

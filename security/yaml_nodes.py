@@ -28,7 +28,7 @@ def read_yaml(text: str) -> Value:
     """The only document of a file; an empty file is an empty table.
 
     Raises:
-        FileError: It is no YAML, has a key twice, or an alias.
+        FileError: The text is no YAML, has a key twice, or an alias.
     """
     if len(text) > _MAX_CHARACTERS:
         raise FileError(f"larger than {_MAX_CHARACTERS} characters")

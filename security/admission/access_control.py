@@ -34,7 +34,7 @@ _NAME_CHARS: Final = 255
 
 
 _REMARK_CHARS: Final = 1_000
-"""It may name what a peer has chosen, too."""
+"""Maximum length recorded of a remark, which may name something that a peer has chosen."""
 
 _MOST_WAITING: Final = 100
 """Events that the log has not taken yet."""

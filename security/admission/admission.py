@@ -198,7 +198,7 @@ class Admission:
         Args:
             sender: Admitted by `request`. None: the event is the gateway's own, and needs no permission.
             event: The event.
-            payload: Its encoding, as the event log takes it.
+            payload: Encoded event, as the event log takes it.
             view: The live view.
             now_ms: The event log's time.
             topics: Names of the topics of a registration. None: those of the event itself. A registration without

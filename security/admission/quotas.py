@@ -42,12 +42,12 @@ _OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, RegisterTopic, ChannelCl
 _YOUNG: Final = 0.25
 """Part of the broker's timeout: while its last heartbeat is younger, the next is not written if the quota runs low."""
 _NOT_OLD: Final = 0.5
-"""Likewise, if nothing is left of the quota."""
+"""Part of the broker's timeout: while its last heartbeat is younger, the next is not written if no quota is left."""
 _COUNT_S: Final = 30.0
 """Between two counts of what the groups have."""
 _MOST_GUESSERS: Final = 10_000
 _COMING_S: Final = 10.0
-"""So long at most names count once, until the view shows them."""
+"""Maximum time for which new names count once, in seconds, until the view shows them."""
 
 
 def peer_name(actor: Actor) -> str:
@@ -166,11 +166,11 @@ class GatewayQuotas:
         """Let no further proof of an address come to judgement, where `is_guessing`.
 
         Args:
-            address: Whose.
+            address: Address of the sender.
             peer: host:port, for the log.
 
         Raises:
-            QuotaError: As said.
+            QuotaError: Too many proofs of the address were refused.
         """
         self._check(self._limiter.owed(REFUSED_PROOFS, address, self._clock()), peer)
 
@@ -178,12 +178,12 @@ class GatewayQuotas:
         """Let a request pass.
 
         Args:
-            role: That it needs.
-            who: `peer_name`.
+            role: Role that the request needs.
+            who: Sender, as `peer_name` returns it.
             peer: host:port, for the log.
 
         Raises:
-            QuotaError: There were too many.
+            QuotaError: There were too many requests.
         """
         self._check(self._limiter.take(REQUESTS[role], who, self._clock()), peer)
 
@@ -230,7 +230,7 @@ class GatewayQuotas:
         """Charge a registration with its topics.
 
         Args:
-            event: Its topics may be left out.
+            event: The registration. Its topics may be left out.
             names: Names of its topics.
             payload: The event as the log takes it.
             view: The live view.
@@ -266,7 +266,7 @@ class GatewayQuotas:
         """Let a large registration be read; until `reading_has_ended` it counts as so much.
 
         Raises:
-            QuotaError: It is too much.
+            QuotaError: The quota is exceeded.
         """
         refusal = self._limiter.take(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), size_bytes)
         self._check(refusal, actor.peer)
@@ -279,7 +279,7 @@ class GatewayQuotas:
         """Charge any other event that may change something; None where it costs nothing.
 
         Raises:
-            QuotaError: It is too much of something.
+            QuotaError: A quota is exceeded.
         """
         is_brokers = isinstance(event, _OF_BROKERS)
         if not is_brokers and self._trusts_users and event.actor.user is not None:

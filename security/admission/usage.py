@@ -70,7 +70,7 @@ class UsageLedger:
 
         Args:
             who: Peer that the group will belong to.
-            event: Its topics may be left out.
+            event: The registration. Its topics may be left out.
             topics: Number of topics in the registration.
             new_rows: Number of those that are new to the group (`new_topics`).
             payload: The event as the log takes it.
@@ -98,7 +98,7 @@ class UsageLedger:
         """Record that a group belongs to a peer.
 
         Args:
-            broker_name: Its name.
+            broker_name: Name of the group.
             held: The group after the registration (`after`).
             view: The live view.
         """
