@@ -57,7 +57,7 @@ def long_name(number: int) -> str:
 
 
 def all_topics(count: int) -> Registration:
-    """So many topics."""
+    """Return a registration with so many topics."""
     names = [long_name(number) for number in range(count)]
     table = {name: TopicConfig(topic_name=name, read_queue_nums=8, write_queue_nums=8) for name in names}
     return Registration(DataVersion(0, round(time.time() * 1000), 1), encode_entries(table))

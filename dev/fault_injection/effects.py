@@ -37,7 +37,7 @@ CLOCKS: Final = ("clock-forward", "clock-back", "clock-leap")
 
 
 AGAIN_S: Final = 5.0
-"""So long after a fault a log may still fail a gateway that answers already."""
+"""Time after a fault in which a log may still fail a gateway that answers already, in seconds."""
 
 
 def near(

@@ -181,7 +181,7 @@ class Faults:
         return Done("checkpoint deleted" if hit else "there was none", hit)
 
     def _second_fold(self, hold_s: float) -> Done:
-        """It must end by itself, and disturb nobody. Not while there is none: then it is the first."""
+        """Start a second fold, which must end by itself without effect. Wait for the first fold before."""
         self._wait(self._server.is_whole, "a first fold", 0.2)
         second = Routelake(self._server.data_dir, "fold", self._world.options())
         second.start(wait_ready_s=None)
@@ -232,7 +232,7 @@ class Faults:
         return Done(f"for {hold_s} s {left} bytes were left", hit=left < 1 << 20)
 
     def _clock_forward(self, hold_s: float) -> Done:
-        """It stays there."""
+        """Set the clock ahead, for the rest of the run."""
         return Done(f"{self._preload.step_clock(FORWARD_MS)} ms ahead from now on")
 
     def _clock_back(self, hold_s: float) -> Done:

@@ -105,7 +105,7 @@ class Operation:
     # --- port 9876 ---
 
     def request(self) -> Request:
-        """As a stock peer sends it.
+        """Return the request as a stock peer sends it.
 
         Raises:
             KeyError: there is no such request, as of the past.
@@ -130,7 +130,7 @@ class Operation:
 
     @property
     def data_version(self) -> dict[str, int]:
-        """As a broker says it."""
+        """The broker's DataVersion as it registers it."""
         return {"stateVersion": self.state, "timestamp": 1_700_000_000_000, "counter": self.version}
 
     def _body(self) -> dict[str, Any]:

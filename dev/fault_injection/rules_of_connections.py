@@ -37,7 +37,7 @@ def connections(case: Case) -> list[Violation]:
 def _closed_for_nothing(
     case: Case, over: dict[str, list[Entry]], ended: dict[str, list[Ended]], closed: dict[str, list[Logged]]
 ) -> Iterator[Violation]:
-    """Somebody knew of CHANNEL_CLOSED, and the connection was there all the same: it brought an answer later."""
+    """Yield connections that brought an answer after their CHANNEL_CLOSED was known."""
     for peer, events in closed.items():
         alive = [
             max((entry.sent_s for entry in _of(over[peer], ended[peer], end) if entry.code is not None), default=0.0)

@@ -124,7 +124,7 @@ def _slow_clocks(case: Case) -> Iterator[Violation]:
 
 
 def _resumes(case: Case) -> Iterator[Violation]:
-    """It comes at a start, or after silence."""
+    """Check that each RESUME comes at a start, or after silence."""
     last: dict[str, Logged] = {}
     for logged in case.evidence.log:
         gateway = _gateway(logged)

@@ -38,7 +38,7 @@ _APART_S: Final = 0.01
 """Between a head and its body, so that they come one after the other."""
 
 _TOGETHER: Final = 0.1
-"""So often several requests are sent at once over one connection."""
+"""Probability that several requests are sent at once over one connection."""
 _MANY: Final = 4
 
 

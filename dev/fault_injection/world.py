@@ -90,7 +90,7 @@ class World:
         return self.gateways[0]
 
     def options(self) -> tuple[str, ...]:
-        """That every process on this log takes."""
+        """Return the options that every process on this log takes."""
         return ("--event-log", self.log_url) if self.kafka is not None else ()
 
     def __enter__(self) -> World:
@@ -145,7 +145,7 @@ class World:
         return Routelake(data, "gateway", options, environment, host=THERE, through=self.machine.through)
 
     def _supervise(self, second: Routelake) -> None:
-        """As systemd would: what ended with code 1 is started again (deploy/systemd)."""
+        """Restart the second gateway if it ended with code 1, as systemd would (deploy/systemd)."""
         while not self.stopping.wait(_AGAIN_S):
             with self.second_lock:
                 if not self.stopping.is_set() and second.process is not None and second.process.poll() == 1:

@@ -27,7 +27,7 @@ class DataVersion:
     counter: int | None = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As fastjson sees it."""
+        """Return the object as fastjson sees it."""
         return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp}
 
 
@@ -55,7 +55,7 @@ class TopicQueueMappingInfo:
     curr_id_map: dict[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As fastjson sees it."""
+        """Return the object as fastjson sees it."""
         return {
             "bname": self.bname,
             "currIdMap": dict(self.curr_id_map),

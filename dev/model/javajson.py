@@ -7,7 +7,7 @@ import json
 from typing import Any, Final
 
 _scalar: Final = json.JSONEncoder(ensure_ascii=False).encode
-"""As json.dumps, which would make an encoder for every value."""
+"""Encoder like json.dumps, which would make an encoder for every value."""
 
 
 def encode(value: Any, *, quote_numeric_keys: bool = False) -> bytes:

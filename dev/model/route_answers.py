@@ -28,7 +28,7 @@ class TopicRouteData:
     order_topic_conf: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As fastjson sees it."""
+        """Return the object as fastjson sees it."""
         mappings = self.topic_queue_mapping_by_broker
         return {
             "brokerDatas": [broker_data_json(broker_data) for broker_data in self.broker_datas],

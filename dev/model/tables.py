@@ -117,7 +117,7 @@ class Notification:
     Attributes:
         to: The address it goes to.
         min_broker_id: The smallest id now.
-        min_broker_addr: Its address.
+        min_broker_addr: Address of the broker with that id.
         offline_broker_addr: On removal: address of the removed broker.
         ha_broker_addr: On registration: the newcomer's HA address.
     """

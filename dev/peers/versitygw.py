@@ -18,7 +18,7 @@ _SECRET_KEY: Final = "testtest"  # noqa: S105 (of a server on loopback)
 
 
 NoVersityGwError = NoProgramError
-"""It is not there, and cannot be built."""
+"""Error for a versitygw that is not there, and cannot be built."""
 
 
 class VersityGw(Served):

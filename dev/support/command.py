@@ -59,7 +59,7 @@ def told(*words: object, **variables: str) -> tuple[int, str]:
 
 
 def process(*words: object, stdin: str = "", **variables: str) -> CompletedProcess[str]:
-    """As a process of its own, which has two minutes."""
+    """Run the command in a process of its own, for two minutes at most."""
     return subprocess.run(
         [sys.executable, "-m", "cli.main", *map(str, words)],
         cwd=ROOT,

@@ -32,7 +32,7 @@ class DeltaLake(MemoryLake):
         self.epochs: list[Epoch | None] = []
 
     def files(self) -> ShardFiles:
-        """As in the product."""
+        """Return the files of the next epoch, as in the product."""
         return ShardFiles.in_folder(self._spool_dir, self.writer.epoch + 1)
 
     def apply(self, batch: Batch) -> None:

@@ -34,7 +34,7 @@ class Gap:
     ms: int
     gateways: int = 1
     after_ms: int | None = None
-    """So long after the record before it, a RESUME counts if it comes later still."""
+    """Time after the record before it, from which on a RESUME counts if it comes later still."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 HOST: Final = b"Host: localhost"
 INNER: Final = b"DELETE /v1/topics/smuggled HTTP/1.1\r\n" + HOST + b"\r\n\r\n"
-"""It would show on the log."""
+"""Request that would show on the log."""
 JSON: Final = b"Content-Type: application/json"
 WEBSOCKET: Final = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
 H2C: Final = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAEAAEAAAAIAAAAB")

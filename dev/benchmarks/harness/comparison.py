@@ -28,7 +28,7 @@ class Shape(msgspec.Struct, frozen=True):
     depth: int
 
     def __str__(self) -> str:
-        """As in ``64x4``."""
+        """Return connections and depth, such as ``64x4``."""
         return f"{self.connections}x{self.depth}"
 
 

@@ -34,7 +34,7 @@ def brokers(count: int, topics: int, seed: int = 1) -> list[FleetBroker]:
 
 
 def topic_name(number: int) -> str:
-    """As SharedTopics names them."""
+    """Return the name of a topic, as SharedTopics names it."""
     return f"topic-{number:05d}"
 
 

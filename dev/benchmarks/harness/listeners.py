@@ -19,7 +19,7 @@ _KEPT_BYTES: Final = 64
 
 
 class Listeners:
-    """They, from the beginning to the end of a ``with``.
+    """Subscribers from the beginning to the end of a ``with``.
 
     Attributes:
         arrivals: epoch -> when it came, in order (`time.monotonic`), one for each listener so far.
@@ -58,7 +58,7 @@ class Listeners:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """They go."""
+        """Close all connections."""
         self._stopping.set()
         self._thread.join()
         self._close()
