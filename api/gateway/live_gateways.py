@@ -18,9 +18,9 @@ from typing import Final
 
 _ADDRESS: Final = re.compile(r"(?P<address>(?:\[[0-9A-Fa-f:.]+\]|[^\s:;/,\[\]]+):[0-9]{1,5})(?:/[0-9]+)?")
 _CLOCKS: Final = 3
-"""So many CLOCK events may be missing before a gateway counts as gone."""
+"""Number of CLOCK events that may be missing before a gateway counts as gone."""
 _KEEP_S: Final = 30.0
-"""For so long at most a name stands for the address that it was found to have."""
+"""Maximum time for which a name stands for the address that it was found to have, in seconds."""
 _PATIENCE_S: Final = 3.0
 _MOST_NAMES: Final = 1000
 _ELSEWHERE: Final = ("192.0.2.1", 9)

@@ -58,7 +58,7 @@ class Registered(NamedTuple):
     """A registration that is on the log, and the answer for its broker.
 
     Attributes:
-        event: It may lack its topics.
+        event: The registration. It may lack its topics.
         receipt: Receipt of the write.
         master: Address of the master, for a slave.
         order_topic_config: The namespace of that name; None if brokers are not to have it, or it was never put into.

@@ -50,7 +50,7 @@ class SelfPreservation:
         self._seen_s = 0.0
         self._was_on = False
         self._waits = False
-        """Somebody ended a pause while brokers were silent: no other one before they are back, or gone."""
+        """Flag of a pause ended by command while brokers were silent: no other one before they are back, or gone."""
 
     def start(self) -> None:
         """Begin to decide once a second."""

@@ -346,7 +346,7 @@ class BrokerInterval(_Interval, frozen=True, kw_only=True):
 
 
 class BrokerTimelineAnswer(Answer, frozen=True, kw_only=True):
-    """As a topic's."""
+    """Intervals of a broker group."""
 
     intervals: list[BrokerInterval]
     next_cursor: str | None = None

@@ -85,7 +85,7 @@ class ConnectionBounds:
         return True
 
     def release(self, connection: EvictableConnection) -> None:
-        """It goes, and what it held."""
+        """Release a connection that has ended, and the bytes that it held."""
         self._connections.discard(connection)
         self._set(connection, 0)
 
@@ -95,7 +95,7 @@ class ConnectionBounds:
         return limit is not None and self._connections.count(address) >= limit
 
     def hold(self, connection: EvictableConnection, size_bytes: int) -> None:
-        """It now holds so much. If all together hold too much, whoever holds most for longest goes."""
+        """Set a connection's held bytes. If all together hold too much, evict the one that holds most for longest."""
         if connection not in self._connections:
             return
         self._set(connection, size_bytes)

@@ -49,7 +49,7 @@ class ReadPosition(NamedTuple):
         return cls(commit.epoch, commit.log_offset, commit.event_time)
 
     def headers(self) -> dict[str, str]:
-        """As headers."""
+        """Return the position as response headers."""
         found = {"x-routelake-epoch": str(self.epoch), "x-routelake-offset": str(self.offset)}
         if self.lineage:
             found["x-routelake-token"] = offset_token(self.offset, self.lineage)

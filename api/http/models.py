@@ -95,7 +95,7 @@ class DataVersionBody(Model):
     counter: Long = Field(description="how many changes there were")
 
     def value(self) -> DataVersion:
-        """As the contracts have it."""
+        """Return the DataVersion of the contracts."""
         return DataVersion(self.state_version, self.timestamp, self.counter)
 
 
@@ -124,7 +124,7 @@ class TopicQueueMappingInfoBody(Model):
     curr_id_map: dict[QueueId, Int] | None = Field(None, description="logical queue id to physical queue id")
 
     def value(self, topic: str) -> TopicQueueMappingInfo:
-        """As the contracts have it."""
+        """Return the TopicQueueMappingInfo of the contracts."""
         return TopicQueueMappingInfo(
             topic, self.scope, self.total_queues, self.bname, self.epoch, self.dirty, self.curr_id_map
         )
@@ -183,7 +183,7 @@ class RegisterBrokerBody(Model):
     )
 
     def event(self, actor: Actor, *, delete_absent_topics: bool) -> RegisterBroker:
-        """As it goes onto the log."""
+        """Return the event for the event log."""
         wrapper = self.topic_config_serialize_wrapper
         topics = {} if wrapper is None else _queue_rows(wrapper.topic_config_table)
         mappings = {} if wrapper is None else wrapper.topic_queue_mapping_info_map
@@ -214,7 +214,7 @@ class BrokerHeartbeatBody(Model):
     broker_addr: Address
 
     def event(self, actor: Actor) -> BrokerHeartbeat:
-        """As it goes onto the log."""
+        """Return the event for the event log."""
         return BrokerHeartbeat(
             actor=actor,
             cluster_name=self.cluster_name,
@@ -232,7 +232,7 @@ class UnregisterBrokerBody(Model):
     broker_id: Long
 
     def event(self, actor: Actor) -> UnregisterBroker:
-        """As it goes onto the log."""
+        """Return the event for the event log."""
         return UnregisterBroker(
             actor=actor,
             cluster_name=self.cluster_name,

@@ -76,7 +76,7 @@ CHANGE_EXAMPLE: Final[dict[str, Any]] = {
 ANSWER_TYPES: Final[dict[str, type[msgspec.Struct]]] = {}
 """The types of the answers that routes have described, by their names in the description."""
 _BODY_TYPES: Final[dict[str, type[BaseModel]]] = {}
-"""Likewise of request bodies."""
+"""Types of the request bodies that routes have described, by their names in the description."""
 
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
 _READ_HEADERS: Final = {

@@ -50,7 +50,7 @@ def log_problem(gateway: Gateway) -> str | None:
 
 
 def clock_problem(gateway: Gateway) -> str | None:
-    """That event time and this machine's clock are far apart; None while they agree."""
+    """Return the problem if event time and this machine's clock are far apart, or None."""
     ahead_s = gateway.live_view.event.ahead_s
     if ahead_s is None or ahead_s <= _AHEAD_S:
         return None

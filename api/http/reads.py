@@ -99,7 +99,7 @@ class ViewQuery(ReadQuery):
     )
 
     def view(self) -> Reads | None:
-        """As the parameter says."""
+        """Return the view that the parameter names."""
         return self.reads
 
 
@@ -237,7 +237,7 @@ async def read_history(request: Request, context: HttpContext, kind: str, ask: C
         ask: Query, called in a thread of the history.
 
     Raises:
-        RoutelakeError: What ``ask`` raises.
+        RoutelakeError: ``ask`` has raised it.
         Problem: As `HistoryPool.read`.
     """
     gone = asyncio.create_task(disconnected(request))

@@ -101,7 +101,7 @@ _FILES: Final = read_files() | read_files(VENDOR_DIR)
 
 @router.get("/console")
 async def console() -> Response:
-    """To the page; relative, so that a proxy may put a path before it."""
+    """Redirect to the page; relative, so that a proxy may put a path before it."""
     return Response(status_code=307, headers={"location": "console/", "cache-control": "no-store"})
 
 

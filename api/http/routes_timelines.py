@@ -102,11 +102,11 @@ class BlameQuery(ReadQuery):
 async def get_topic_timeline(
     request: Request, topic: TopicPath, query: Annotated[TimelineQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
-    """From when to when a topic could be written and read, with which queues on which brokers; newest first.
+    """Intervals in which a topic could be written and read, with queues and brokers; newest first.
 
-    From its first appearance on, each moment is in exactly one interval, and shows what `as_of` that moment shows; when
-    it was gone, it had no brokers. Neighbours differ. A topic that never was is 404. A page reads at most 20,000
-    changes: it may be short, or empty, for that, and `nextCursor` leads on.
+    From the first appearance of the topic on, each point in time is in exactly one interval. The interval shows what
+    `as_of` that point in time shows. A deleted topic has no brokers. Neighbours differ. A topic that never existed
+    is 404. A page reads at most 20,000 changes: it may be short, or empty, for that, and `nextCursor` leads on.
     """
     return await _timeline(request, query, topic_timeline, topic, "topic", TOPIC_NOT_EXIST)
 
@@ -139,9 +139,10 @@ async def get_broker_timeline(
     query: Annotated[TimelineQuery, Query()],
     _: IfNoneMatch = None,
 ) -> Response:
-    """From when to when a broker group was there, with which addresses, and which of them were alive; newest first.
+    """Intervals in which a broker group was there, with its addresses and which of them were alive; newest first.
 
-    As of a topic: without a hole, and when the group was gone it had no addresses. One that never was is 404.
+    The intervals have no gaps, as those of a topic. A group that was gone has no addresses. One that never existed is
+    404.
     """
     return await _timeline(request, query, broker_timeline, broker_name, "broker group", NOT_FOUND)
 

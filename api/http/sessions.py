@@ -34,7 +34,7 @@ from schemas.errors import UnavailableError
 SESSION_S: Final = 12 * 3600
 """A session lasts that long, whatever is done in it."""
 MOST: Final = 1000
-"""So many are kept; a new one ends the oldest."""
+"""Maximum number of sessions; a new one ends the oldest."""
 _NONCE: Final = bytes(12)
 """May be any: a key seals one text, since an id is of one session."""
 _ID_BYTES: Final = 32
@@ -155,7 +155,7 @@ class SealedSessionStore:
         return token if time.monotonic() < float(ends_s) else None
 
     def forget(self, session: str) -> None:
-        """It has ended."""
+        """End a session: drop its token."""
         self._store.drop(_name(session))
 
 

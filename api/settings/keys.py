@@ -161,7 +161,7 @@ Source: DefaultRequestProcessor.initConfigBlackList."""
 
 
 def to_text(value: object) -> str:
-    """As Java writes it: true and false in lower case."""
+    """Return a value as Java writes it: true and false in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
