@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
 
@@ -131,6 +132,27 @@ class PastQuery(ViewQuery):
         if self.past is not None and self.reads is Reads.LIVE:
             text = "reads=live cannot be combined with as_of: history is in the tables"
             raise fields_problem(BAD_PARAMETER, [FieldError("reads", text)])
+
+
+class Missing(StrEnum):
+    """What is answered where there is nothing of the name."""
+
+    PROBLEM = "problem"
+    EMPTY = "empty"
+
+
+class MissingQuery(BaseModel):
+    """A parameter of reads of one name, beside those of `ReadQuery`."""
+
+    missing: Missing = Field(
+        Missing.PROBLEM,
+        description="`empty`: where there is nothing of this name, answer 200 with an empty result instead of 404.",
+    )
+
+    @property
+    def is_empty_fine(self) -> bool:
+        """Whether an empty result is wanted instead of a problem."""
+        return self.missing is Missing.EMPTY
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from api.http.models import PutKvConfigBody
 from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
 from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
-from api.http.reads import PastQuery, answer, seen
+from api.http.reads import MissingQuery, PastQuery, answer, seen
 from api.http.writes import read_body, receipt_answer
 from lake.history.queries_at import kv_at
 from schemas.events import DeleteKvConfig, PutKvConfig
@@ -36,6 +36,10 @@ _encode = msgspec.json.Encoder().encode
 _EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": "broker-a:8"}
 
 
+class KvListQuery(PastQuery, MissingQuery):
+    """Parameters of a namespace."""
+
+
 @router.get(
     "/{namespace:name}",
     operation_id="listKv",
@@ -45,14 +49,16 @@ _EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": 
     ),
 )
 async def list_kv(
-    request: Request, namespace: Namespace, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None
+    request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace whose last key was deleted still exists; one never put into is 404."""
     view, position = await seen(request, query, partial(kv_at, namespace=namespace))
     table = view.kv_list(namespace)
-    if table is None:
+    if table is None and not query.is_empty_fine:
         raise _missing(position, f"there is no namespace {namespace!r}")
-    return answer(request, _encode(KvTableAnswer(namespace=namespace, table=dict(sorted(table.items())))), position)
+    return answer(
+        request, _encode(KvTableAnswer(namespace=namespace, table=dict(sorted((table or {}).items())))), position
+    )
 
 
 @router.get(

@@ -15,7 +15,7 @@ from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAns
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
-from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
+from api.http.reads import MOMENT, MissingQuery, ReadQuery, answer, ask_history, number
 from lake.history.as_of import NOW
 from lake.history.change_json import cut_members, field_members, interval_members
 from lake.history.history import MAX_LIMIT
@@ -42,7 +42,7 @@ _SPAN: Final[dict[str, Any]] = {
 _QUEUES: Final[dict[str, Any]] = {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0}
 
 
-class TimelineQuery(ReadQuery):
+class TimelineQuery(ReadQuery, MissingQuery):
     """Parameters of a timeline."""
 
     from_: str | None = Field(
@@ -67,7 +67,7 @@ class TimelineQuery(ReadQuery):
         return Window(self.from_, self.to)
 
 
-class BlameQuery(ReadQuery):
+class BlameQuery(ReadQuery, MissingQuery):
     """Parameters of blame."""
 
     as_of: str = Field(
@@ -177,7 +177,7 @@ async def get_topic_blame(
     found, position = await ask_history(
         request, query, "blame", lambda history: topic_blame(history, topic, query.as_of)
     )
-    if not found.fields:
+    if not found.fields and not query.is_empty_fine:
         cut = found.moment.commit
         raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
     body = {"asOf": cut_members(found.moment), "fields": list(map(field_members, found.fields))}
@@ -197,7 +197,8 @@ async def _timeline(
     found, position = await ask_history(
         request, query, "timeline", lambda history: ask(history, name, window, limit=query.limit, cursor=query.cursor)
     )
-    if not found.intervals and found.next_cursor is None and query.cursor is None:
+    is_nothing = not found.intervals and found.next_cursor is None and query.cursor is None
+    if is_nothing and not query.is_empty_fine:
         when = "never was" if window == Window() else "was at no moment asked for"
         raise Problem(problem, f"there {when} a {what} {name!r}, up to epoch {position.epoch}")
     body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}

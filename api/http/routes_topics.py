@@ -33,6 +33,7 @@ from api.http.problems import (
 )
 from api.http.reads import (
     MAX_LONG_POLL_S,
+    MissingQuery,
     PastQuery,
     Reading,
     address,
@@ -50,6 +51,7 @@ from lake.history.queries_at import page_at, topics_at
 from nameserver.view.model import TopicQueues
 from nameserver.view.snapshot import RouteView
 from schemas.errors import NotFoundError
+from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
@@ -59,6 +61,9 @@ CROWDED: Final = {"retry-after": "5"}
 """Headers of a long poll that had to be answered early: whoever asks again at once gains nothing."""
 
 _encode = msgspec.json.Encoder().encode
+_EMPTY_ROUTE: Final = encode_topic_route(
+    TopicRouteData(broker_datas=[], filter_server_table={}, queue_datas=[]), numeric_keys=False
+)
 
 ROUTE_EXAMPLE: Final[dict[str, Any]] = {
     "brokerDatas": [
@@ -88,7 +93,7 @@ class TopicsQuery(PastQuery):
     )
 
 
-class RouteQuery(PastQuery):
+class RouteQuery(PastQuery, MissingQuery):
     """Parameters of a route."""
 
     wait: Annotated[float, *seconds(MAX_LONG_POLL_S)] | None = Field(
@@ -215,14 +220,15 @@ async def get_route(
 
     With `wait` and If-None-Match the answer comes when the route is another one than the client's; a return does not
     mean a change. Where too many wait, some are answered early, with Retry-After. The 404 of a missing topic has an
-    ETag, too: with it, a long poll waits for the topic to appear.
+    ETag, too: with it, a long poll waits for the topic to appear. With `missing=empty` the answer is 200 and a route
+    without brokers and queues instead.
     """
     query.check()
     reading = await begin(request, query)
     if query.past is not None:
         if query.wait is not None:
             raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
-        return await _past_route(request, reading.context, topic, query.past)
+        return await _past_route(request, reading.context, topic, query.past, is_empty_fine=query.is_empty_fine)
     crowded = False
     if query.wait is not None:
         crowded = await _until_changed(request, reading, topic, query.wait)
@@ -230,11 +236,16 @@ async def get_route(
     found = reading.answers.route(reading.view, topic)
     if found is None:
         check_name(topic_problem(topic), "topic")
+        headers = {**read_headers(reading.position, NOTHING), **(CROWDED if crowded else {})}
+        if query.is_empty_fine and matches(if_none_match(request.headers.raw), NOTHING):
+            return Response(status_code=304, headers=headers)
+        if query.is_empty_fine:
+            return Response(_EMPTY_ROUTE, 200, {"content-type": JSON, **headers})
         raise Problem(
             TOPIC_NOT_EXIST,
             f"no topic route info in name server for the topic: {topic}; "
             f"GET /v1/topics/{quote(topic, safe='')}/changes says what became of it",
-            headers={**read_headers(reading.position, NOTHING), **(CROWDED if crowded else {})},
+            headers=headers,
         )
     headers = {**read_headers(reading.position, found.digest), **(CROWDED if crowded else {})}
     if matches(if_none_match(request.headers.raw), found.digest):
@@ -243,16 +254,24 @@ async def get_route(
     return Response(found.body, 200, {"content-type": JSON, "content-length": str(len(found.body)), **headers})
 
 
-async def _past_route(request: Request, context: HttpContext, topic: str, as_of: str) -> Response:
+async def _past_route(
+    request: Request, context: HttpContext, topic: str, as_of: str, *, is_empty_fine: bool
+) -> Response:
     settings = context.gateway.settings
 
     def ask(history: History) -> tuple[bytes, ReadPosition]:
-        past = history.route(
-            topic,
-            as_of,
-            support_acting_master=settings.support_acting_master,
-            order_message_enable=settings.order_message_enable,
-        )
+        moment = history.resolve(as_of)
+        try:
+            past = history.route(
+                topic,
+                moment,
+                support_acting_master=settings.support_acting_master,
+                order_message_enable=settings.order_message_enable,
+            )
+        except NotFoundError:
+            if not is_empty_fine or topic_problem(topic) is not None:
+                raise
+            return _EMPTY_ROUTE, ReadPosition.of(moment.commit)
         return past.body, ReadPosition.of(past.commit)
 
     try:

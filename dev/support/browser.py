@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,11 @@ def chromium() -> Iterator[Browser]:
 
 
 class Watched:
-    """A page, and all that it did which it should not: errors, refusals of its policy, requests to others."""
+    """A page, and all that it did which it should not: errors, refusals of its policy, failed and foreign requests.
+
+    Attributes:
+        refusals: Statuses of answers that a test provokes.
+    """
 
     def __init__(self, browser: Browser, url: str, **context: Any) -> None:
         self.url = url
@@ -42,15 +47,19 @@ class Watched:
         self.page: Page = self._context.new_page()
         self.page.set_default_timeout(_PATIENCE_MS)
         self.wrong: list[str] = []
+        self.refusals: set[int] = set()
         self._loads = 0
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("console", self._said)
         self.page.on("request", self._asked)
 
     def _said(self, message: Any) -> None:
-        # The browser itself reports answers such as 404, which a page may have asked for.
-        if message.type == "error" and "Failed to load resource" not in message.text:
-            self.wrong.append(f"console: {message.text}")
+        if message.type == "error" and not self._is_provoked(message.text):
+            self.wrong.append(f"console: {message.text} {message.location.get('url', '')}")
+
+    def _is_provoked(self, text: str) -> bool:
+        failed = re.match(r"Failed to load resource: the server responded with a status of (\d+)", text)
+        return failed is not None and int(failed[1]) in self.refusals
 
     def _asked(self, request: Any) -> None:
         if not request.url.startswith((self.url, "blob:" + self.url, "data:")):

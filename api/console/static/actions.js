@@ -18,8 +18,7 @@ export function deleteTopic(topic, at) {
     warning: "The brokers keep the topic: delete it there first, or their next registration brings it back.",
     method: "DELETE", path, of: { topic },
     plan: async () => {
-      const { body, status } = await get(`${path}/route`, {}, { fine: [404] });
-      if (status === 404) return [];
+      const { body } = await get(`${path}/route`, { missing: "empty" });
       return body.queueDatas.map(({ brokerName, readQueueNums, writeQueueNums, perm: bits }) => ({
         key: { topic, brokerName }, before: { readQueueNums, writeQueueNums, perm: bits }, after: null,
       }));
@@ -48,13 +47,14 @@ export function writePerm(brokerName, isTaken, at) {
 
 /** Put a value, or null to delete the key. Values are shown to whoever changes them, as the field beside it is. */
 export function putKv(namespace, key, value, at) {
-  const path = `v1/kv/${encodeURIComponent(namespace)}/${encodeURIComponent(key)}`;
+  const entries = `v1/kv/${encodeURIComponent(namespace)}`;
+  const path = `${entries}/${encodeURIComponent(key)}`;
   return act({
     title: `${value === null ? "Delete" : "Put"} ${namespace} ${key}`, verb: value === null ? "Delete" : "Put", at,
     method: value === null ? "DELETE" : "PUT", path, body: value === null ? undefined : { value }, of: { tableName: "kvConfigTable" },
     plan: async () => {
-      const { body, status } = await get(path, {}, { fine: [404] });
-      const before = status === 404 ? null : { value: body.value };
+      const { table } = (await get(entries, { missing: "empty" })).body;
+      const before = Object.hasOwn(table, key) ? { value: table[key] } : null;
       if (before === null && value === null) return [];
       return [{ key: { namespace, key }, before, after: value === null ? null : { value } }];
     },

@@ -70,10 +70,10 @@ export function historyPage(name) {
       route.href = link("topic", name);
       const listed = await get("v1/changes", { ...filter, to: now.asOf, limit: MOST }, { signal: now.signal });
       changes.setRows(listed.body.changes);
-      const found = await get(path, { to: now.asOf, limit: MOST }, { signal: now.signal, fine: [404] });
+      const found = await get(path, { to: now.asOf, limit: MOST, missing: "empty" }, { signal: now.signal });
       const cut = now.isNow ? null : await cutOf(now);
       end_ms = cut ? Date.parse(/^\d+$/.test(now.asOf) ? cut.eventTime : now.asOf) : Date.now();
-      const intervals = found.status === 404 ? [] : found.body.intervals;
+      const { intervals } = found.body;
       states.setRows(intervals);
       put(chart, strip(intervals.map((row) => ({ from: row.from, to: row.to, kind: kind(row), text: state(row) })), isBroker ? LEGEND.broker : LEGEND.topic, end_ms));
     },

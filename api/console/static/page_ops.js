@@ -79,9 +79,10 @@ export function opsPage() {
       at = now;
       const { signal } = now;
       const name = here().params.get("namespace") ?? NAMESPACE;
-      const found = await get(`v1/kv/${encodeURIComponent(name)}`, { as_of: now.asOf }, { signal, fine: [404] });
-      put(missing, found.status === 404 ? found.body.detail : "");
-      kv.setRows(Object.entries(found.body.table ?? {}).map(([each, text]) => ({ key: each, value: text })));
+      const found = await get(`v1/kv/${encodeURIComponent(name)}`, { as_of: now.asOf, missing: "empty" }, { signal });
+      const entries = Object.entries(found.body.table);
+      put(missing, entries.length ? "" : `Namespace ${name} has no entries.`);
+      kv.setRows(entries.map(([each, text]) => ({ key: each, value: text })));
       now.cut(found);
       show(form, now.isNow);
       await showConfig(now);

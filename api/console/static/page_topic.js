@@ -2,7 +2,7 @@
 // Router: a topic's route as clients get it, who set what of it, and what is odd about it.
 
 import { deleteTopic } from "./actions.js";
-import { ProblemError, get } from "./api.js";
+import { get } from "./api.js";
 import { h, put, show } from "./dom.js";
 import { here, link, set } from "./place.js";
 import { routeSql } from "./page_topics.js";
@@ -76,10 +76,8 @@ export function topicPage(topic) {
       put(difference);
       return;
     }
-    const found = await get(`${path}/route`, { as_of: from }, { signal, fine: [404] });
-    if (found.status === 404 && found.body.code !== 17) throw new ProblemError(found.status, found.body);
-    const earlier = found.status === 200 ? found.body : { brokerDatas: [], queueDatas: [] };
-    const brokers = redraw(drawn, route, earlier);
+    const found = await get(`${path}/route`, { as_of: from, missing: "empty" }, { signal });
+    const brokers = redraw(drawn, route, found.body);
     const when = found.eventTime ? `${both(found.eventTime)}, epoch ${found.epoch}` : from;
     put(difference, `Difference from ${when}: ${summary(brokers)}.`);
   }
@@ -97,11 +95,10 @@ export function topicPage(topic) {
       at = now;
       past.href = link("history", topic);
       show(remove, now.isNow);
-      const found = await get(`${path}/route`, { as_of: now.asOf }, { signal: now.signal, fine: [404] });
-      const isThere = found.status === 200;
-      if (!isThere && found.body.code !== 17) throw new ProblemError(found.status, found.body);
+      const found = await get(`${path}/route`, { as_of: now.asOf, missing: "empty" }, { signal: now.signal });
       now.cut(found);
-      route = isThere ? found.body : { brokerDatas: [], queueDatas: [] };
+      route = found.body;
+      const isThere = route.queueDatas.length > 0;
       show(gone, !isThere);
       put(gone, isThere ? null : [`No topic route info for ${topic} at this moment. `, h("a", { href: link("history", topic) }, "What became of it")]);
       addresses.setRows(route.brokerDatas.flatMap((data) => Object.entries(data.brokerAddrs).map(([id, address]) => ({
@@ -114,8 +111,8 @@ export function topicPage(topic) {
       mapped.setRows(mappings);
       await showDifference(now);
       if (!isThere) return;
-      const blame = await get(`${path}/blame`, { as_of: now.asOf }, { signal: now.signal, fine: [404] });
-      if (blame.status === 200) queues.setRows(blamed(route.queueDatas, blame.body.fields));
+      const blame = await get(`${path}/blame`, { as_of: now.asOf, missing: "empty" }, { signal: now.signal });
+      queues.setRows(blamed(route.queueDatas, blame.body.fields));
     },
   };
 }

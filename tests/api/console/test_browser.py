@@ -125,6 +125,7 @@ def test_a_moment_that_is_typed_and_one_that_is_not_there(tab: Watched) -> None:
     page.locator("#goto").fill("2")
     page.keyboard.press("Enter")
     expect(page.locator("#banner")).to_contain_text("epoch 2")
+    tab.refusals.add(404)
     page = tab.go("topics?as_of=999999")
     expect(page.locator("#notice")).to_contain_text("999999")
 
@@ -170,6 +171,33 @@ def test_an_action_shows_the_difference_before_and_the_receipt_after(tab: Watche
     expect(page.locator("main")).to_contain_text("No topic route info for doomed")
     page = tab.go("topic/doomed?as_of=2")
     expect(page.get_by_role("button", name="Delete topic…")).to_be_hidden()
+
+
+@pytest.mark.deep
+def test_no_request_fails_where_there_is_nothing(tab: Watched, tmp_path: Path, browser: Browser) -> None:
+    page = tab.go("ops?namespace=never")
+    expect(page.locator("main")).to_contain_text("Namespace never has no entries.")
+    page.get_by_label("Key", exact=True).fill("k")
+    page.get_by_role("button", name="Put…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("What will be different")
+    page.keyboard.press("Escape")
+    for moment in ("", f"?as_of={PAST}", f"?from=1&as_of={PAST}", "?from=1"):
+        page = tab.go(f"topic/never{moment}")
+        expect(page.locator("main")).to_contain_text("No topic route info for never")
+    page = tab.go("topic/refunds?from=1")  # it was not there then
+    expect(page.locator("main")).to_contain_text("Difference from")
+    for place in ("history/never", "history/never?of=broker", f"history/refunds?as_of={PAST}", "compare"):
+        page = tab.go(place)
+        expect(page.locator("#notice")).to_be_empty()
+    empty = Console(tmp_path)
+    try:
+        other = Watched(browser, empty.url)
+        for place in (*PAGES, "compare", "lifelines"):
+            if place != "compare?from=1":  # there is no epoch 1
+                expect(other.go(place).locator("#notice")).to_be_empty()
+        other.close()
+    finally:
+        empty.close()
 
 
 @pytest.mark.deep

@@ -28,6 +28,7 @@ def test_a_session_may_what_its_account_may(browser: Browser, tmp_path: Path) ->
     more = {"policy": policy(AuthMode.ENFORCE), "accounts": accounts_file(tmp_path), "tls": tls}
     console = Console(tmp_path, headers=admin, scheme="https", **more)
     tab = Watched(browser, console.url, ignore_https_errors=True)
+    tab.refusals.add(401)  # of the token that is not known
     try:
         console.send("POST", "/v1/brokers/register", broker(topics=("orders", "payments")))
         page = tab.go("topics")

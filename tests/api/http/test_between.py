@@ -243,3 +243,24 @@ def test_blame(past: HttpApi) -> None:
     problem(past.get("/v1/topics/payments/blame?as_of=1"), 404, "topic-not-exist")
     problem(past.get("/v1/topics/payments/blame?as_of=99999"), 404, "future-epoch")
     problem(past.get("/v1/topics/payments/blame?as_of=1999-01-01T00:00:00Z"), 404, "before-history")
+
+
+def test_what_is_missing_is_empty_where_that_is_asked_for(past: HttpApi) -> None:
+    """Only the name may be missing: a point in time that is not there stays a problem."""
+    empty: dict[str, Any] = {"brokerDatas": [], "filterServerTable": {}, "queueDatas": []}
+    for moment in ("", "&as_of=1"):
+        answer = past.get(f"/v1/topics/nothing/route?missing=empty{moment}")
+        assert (answer.status_code, answer.json()) == (200, empty)
+        assert int(answer.headers["x-routelake-epoch"]) > 0
+        tag = {"if-none-match": answer.headers["etag"]}
+        assert past.get(f"/v1/topics/nothing/route?missing=empty{moment}", headers=tag).status_code == 304
+        blame = parsed(past.get(f"/v1/topics/nothing/blame?missing=empty{moment}"), BlameAnswer)
+        assert blame.fields == []
+        assert past.get(f"/v1/kv/nothing?missing=empty{moment}").json() == {"namespace": "nothing", "table": {}}
+    for path in ("/v1/topics/nothing/timeline", "/v1/brokers/nothing/timeline"):
+        assert past.get(f"{path}?missing=empty").json() == {"intervals": []}
+    for path in ("topics/nothing/route", "topics/nothing/timeline", "topics/nothing/blame", "kv/nothing"):
+        problem(past.get(f"/v1/{path}?missing=nothing"), 400, "bad-parameter")
+        assert past.get(f"/v1/{path}?missing=problem").status_code == 404
+    for path in ("topics/nothing/route", "topics/nothing/blame", "kv/nothing"):
+        problem(past.get(f"/v1/{path}?missing=empty&as_of=99999"), 404, "future-epoch")
