@@ -105,7 +105,7 @@ def test_the_past_by_keyboard(tab: Watched, console: Console) -> None:
     assert (slider.get_attribute("aria-valuetext") or "").startswith("epoch 1")
     page.keyboard.press("Shift+ArrowRight")
     assert "from=1" in page.url
-    expect(page.locator(".band")).to_be_visible()
+    expect(page.locator(".track > .band")).to_be_visible()
     shared = page.url
     page.keyboard.press("n")
     expect(page.locator("#banner")).to_be_hidden()
