@@ -177,7 +177,7 @@ def test_what_the_options_say(tmp_path: Path, authority: Authority, own: Pair) -
         ({"tls_cert": str(own.cert), "tls_key": str(other.key)}, "key values mismatch"),
         ({"tls_cert": str(own.cert), "tls_key": str(own.key)}, "--tls-key-password"),
         ({"tls_cert": "/nonexistent"}, "No such file"),
-        ({"tls_cert": str(own.cert), "tls_key_password": "word"}, "takes a reference"),
+        ({"tls_cert": str(own.cert), "tls_key_password": "word"}, "must be file:PATH or env:NAME"),
     ):
         with pytest.raises(SetupError, match=re.escape(words)):
             made = said(**wrong)

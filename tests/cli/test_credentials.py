@@ -55,8 +55,8 @@ def test_which_keys(tmp_path: Path) -> None:
     assert credentials("", "", {"ROCKETMQ_HOME": str(home)}) is None
     (home / "conf" / "tools.yml").write_text("accessKey: [")
     for words, environ, says in (
-        (("a", ""), {}, "belong together"),
-        (("", "b"), {}, "belong together"),
+        (("a", ""), {}, "--access-key and --secret-key must be set together"),
+        (("", "b"), {}, "--access-key and --secret-key must be set together"),
         (("a", "plain"), {}, "`ps` shows"),
         (("a", "env:NO"), {}, "env:NO: that variable is not set"),
         (("a", f"file:{tmp_path}/no"), {}, "cannot be read"),

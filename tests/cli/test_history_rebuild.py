@@ -58,7 +58,7 @@ def test_a_store_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     words = ("history", "rebuild", "--lake", "s3://lake/routes")
     failed = command(*words)
     assert failed.returncode == 1, failed
-    assert "503" in failed.stderr and "Run it again" in failed.stderr
+    assert "503" in failed.stderr and "Then run the command again" in failed.stderr
     own = SteppingStore(memory)
     assert command(*words).returncode == 0
     Publisher(store(memory), tmp_path / "read").fetch()

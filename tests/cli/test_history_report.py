@@ -92,10 +92,10 @@ def test_nothing_for_as_long_as_is_asked_for(report: ReportSpec) -> None:
     ("words", "says"),
     [
         ("peers --from 3 --to 2", "--from must not be after --to"),
-        ("peers --from 1999-01-01T00:00:00Z", "before the beginning"),
+        ("peers --from 1999-01-01T00:00:00Z", "is before the first epoch"),
         ("peers --from 1999-01-01T00:00:00Z", "; leave out --from to begin there"),
         ("peers --to 9999", "has not been committed yet"),
-        ("peers --html --csv", "choose one"),
+        ("peers --html --csv", "--html cannot be used with --json or --csv. Choose one"),
         ("peers --from tomorrow", "is no moment"),
         ("pears", "'pears'"),
     ],

@@ -45,7 +45,7 @@ def test_the_file_of_rocketmqs_own_test(tmp_path: Path) -> None:
 def test_what_is_no_such_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "kvConfig.json"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(SetupError, match=r"is no kvConfig\.json"):
+    with pytest.raises(SetupError, match=r"is not a kvConfig\.json"):
         read_kv_config(file)
 
 

@@ -392,7 +392,7 @@ def test_behind_a_proxy_who_writes_is_asked(
     auth = ("--auth", str(accounts))
     without: tuple[tuple[str, ...], ...] = ((), ("--insecure",), (*auth, "--auth-mode=audit"))
     for more in without:
-        assert "no write is local" in refused("gateway", *ports, *more)
+        assert "no write counts as local" in refused("gateway", *ports, *more)
     for mode in ("--auth-mode=enforce", "--auth-mode=enforce-writes"):
         with pytest.raises(AssertionError, match="it went on"):
             refused("serve", *ports, *auth, mode)

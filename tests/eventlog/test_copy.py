@@ -169,7 +169,7 @@ def test_into_a_real_kafka(path: Path, new_topic: Callable[[], str]) -> None:
     before, place = records_of(path), new_topic()
     with closing(KafkaTarget(place, 11)) as half:
         half.write(before[:20])
-        with pytest.raises(SetupError, match="not fit to be an event log"):
+        with pytest.raises(SetupError, match="settings that an event log cannot use"):
             open_log(half.name)
     done = move(path, lambda first: KafkaTarget(place, first), lambda _: None)
     assert (done.to, done.copied) == (f"{place}.from-11", 29)

@@ -242,7 +242,7 @@ def test_a_log_made_anew_fails(stream_backend: Backend, sink: Sink, read: Callab
     for file in directory.glob("log.db*"):
         file.unlink()
     stream_backend.open().append([("k", b"other")] * 50)
-    assert "made anew" in failure_of(sink.start(read(), available_now=True))
+    assert "it was deleted and created again" in failure_of(sink.start(read(), available_now=True))
     assert len(sink.records) == 5
     # With the checkpoint gone as well, the new log counts.
     shutil.rmtree(sink.checkpoint)

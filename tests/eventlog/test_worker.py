@@ -128,7 +128,7 @@ async def test_an_answer_to_another_question(tmp_path: Path, monkeypatch: pytest
 
     worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
     monkeypatch.setattr(LogWorker, "_ask", ask)
-    with pytest.raises(UnavailableError, match="another question"):
+    with pytest.raises(UnavailableError, match="unexpected answer"):
         await worker.open()
     await worker.close()
 

@@ -100,7 +100,7 @@ def test_one_who_asks_is_told_at_once_that_it_is_another_s(memory: MemoryStore) 
 
 def test_what_is_no_lease_is_refused(memory: MemoryStore) -> None:
     store(memory).put(LEASE_FILE, b"lease?")
-    with pytest.raises(SetupError, match="no lease"):
+    with pytest.raises(SetupError, match="is not a lease of a fold"):
         Lease(store(memory), "one").try_to_take()
 
 

@@ -54,9 +54,11 @@ def test_every_difference_has_a_reason_and_a_test() -> None:
 
 
 def sections() -> dict[str, list[str]]:
-    """Java class -> methods in the checklist."""
+    """Java class -> methods in the checklist. The report's last section is about other tests of RocketMQ."""
     found: dict[str, list[str]] = {}
-    for line in CHECKLIST.read_text(encoding="utf-8").splitlines():
+    checklist, title, _ = CHECKLIST.read_text(encoding="utf-8").partition("## RocketMQ's own integration tests")
+    assert title
+    for line in checklist.splitlines():
         if line.startswith("## "):
             methods = found[line.removeprefix("## ")] = []
         elif line.startswith("| ") and not line.startswith("| Java"):

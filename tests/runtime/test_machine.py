@@ -90,7 +90,7 @@ def test_a_directory_that_was_open_before_is_said_and_left(gateway: Routelake) -
     gateway.start(wait_ready_s=None)
     try:
         until_said(gateway.log_path, "serving")
-        assert "open to others than its owner" in gateway.log_path.read_text()
+        assert "data directory is accessible to other users" in gateway.log_path.read_text()
         assert stat.S_IMODE(gateway.data_dir.stat().st_mode) == 0o755
     finally:
         gateway.kill()

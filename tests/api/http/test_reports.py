@@ -85,7 +85,7 @@ def test_before_anything_has_happened(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "slug", "words"),
     [
-        ("alive?from=2999-01-01T00:00:00Z", 404, "future-time", "has not come yet"),
+        ("alive?from=2999-01-01T00:00:00Z", 404, "future-time", "is in the future"),
         ("alive?to=99999", 404, "future-epoch", "the newest is"),
         ("alive?from=1999-12-31T23:59:59Z", 404, "before-history", "before the first epoch"),
         ("alive?from=2026-01-01T00:00:00", 400, "bad-parameter", "no offset from UTC"),
@@ -110,4 +110,4 @@ def test_a_cursor_of_another_question(past: HttpApi) -> None:
     cursor = report(past, "unavailable?limit=1").next_cursor
     for other in ("alive", "unavailable?to=1"):
         answer = past.get(f"/v1/reports/{other}{'&' if '?' in other else '?'}cursor={cursor}")
-        assert "cursor is of a query with other parameters" in problem(answer, 400, "bad-parameter")["detail"]
+        assert "cursor is from a query with other parameters" in problem(answer, 400, "bad-parameter")["detail"]

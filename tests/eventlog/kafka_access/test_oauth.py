@@ -76,12 +76,12 @@ def test_a_token_is_used_again_until_most_of_its_life_is_over(endpoint: Endpoint
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (401, b"{}", "refused us: 401 Unauthorized. Correct client id and secret"),
-        (503, b"", "refused us: 503"),
-        (302, b"", "refused us: 302"),
-        (200, b"<html>", "gave no access_token"),
-        (200, b"[]", "gave no access_token"),
-        (200, b'{"token": "x"}', "gave no access_token"),
+        (401, b"{}", "refused the request: 401 Unauthorized. Correct client id and secret"),
+        (503, b"", "refused the request: 503"),
+        (302, b"", "refused the request: 302"),
+        (200, b"<html>", "returned no access_token"),
+        (200, b"[]", "returned no access_token"),
+        (200, b'{"token": "x"}', "returned no access_token"),
     ],
 )
 def test_no_token(endpoint: Endpoint, status: int, body: bytes, said: str) -> None:

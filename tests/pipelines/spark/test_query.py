@@ -204,7 +204,7 @@ def test_a_torn_file_of_the_checkpoint_heals_at_the_start(stage: Stage, file: st
     torn.write_bytes(b"")
     with capture_logs() as said:
         stage.start()
-    assert [line["event"] for line in said if "made anew" in line["event"]] == [
+    assert [line["event"] for line in said if "unusable" in line["event"]] == [
         "checkpoint is unusable: rebuilding it from the tables"
     ]
     stage.wait(stage.write(records[30:]))

@@ -127,7 +127,7 @@ def test_a_session_at_a_terminal(data_dir: Path, tmp_path: Path) -> None:
         "[UNRESOLVED_COLUMN",
         "",  # Delta's own words for a version that there is not
         "[USER_RAISED_EXCEPTION]",
-        *["this session only reads"] * 6,
+        *["this session is read-only"] * 6,
     ]
     assert len(said) == len(beginnings), done.stderr
     for line, beginning in zip(said, beginnings, strict=True):
