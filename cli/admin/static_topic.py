@@ -68,7 +68,7 @@ def mapping_detail(body: bytes) -> MappingDetail | None:
     try:
         return decode(body, _decoder).mapping_detail
     except (ValueError, RecursionError) as error:
-        raise AnswerBodyError(f"the answer is no topic configuration: {error}") from error
+        raise AnswerBodyError(f"the answer is not a topic configuration: {error}") from error
 
 
 def logical_offsets(

@@ -57,7 +57,10 @@ def test_what_does_not_go_together(file: Path) -> None:
     for found, why in (
         (options(auth_mode=AuthMode.ENFORCE), "needs accounts. Set --auth FILE"),
         (options(file, auth_require_tls=True, auth_admin_plaintext=True), "cannot be used together"),
-        (options(file, oidc_issuer="https://login.example.org"), "--oidc-issuer and --oidc-audience must be set together"),
+        (
+            options(file, oidc_issuer="https://login.example.org"),
+            "--oidc-issuer and --oidc-audience must be set together",
+        ),
         (options(file, oidc_audience="routelake"), "--oidc-issuer and --oidc-audience must be set together"),
         (options(**issuer), "needs accounts for the clients of port 9876"),
         (options(file, **{**issuer, "oidc_issuer": "http://login.example.org"}), "expected the https address"),

@@ -171,7 +171,7 @@ def test_a_body_that_makes_no_sense(recorder: Recorder) -> None:
     for arguments in (("topicList",), ("topicRoute", "-t", TOPIC), ("clusterList",), ("topicClusterList", "-t", TOPIC)):
         ran = admin(*arguments, "-n", address)
         assert ran.code == 1
-        assert ran.err.startswith("routelake: the answer is not a ")
+        assert ran.err.startswith("routelake: the answer is not ")
         assert len(ran.err.splitlines()) == 1
 
 
