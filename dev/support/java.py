@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ def jvm(*jar_sets: str) -> Iterator[Any]:
     try:
         yield gateway.jvm
     finally:
+        gc.collect()  # a proxy that is collected later would call a JVM that is gone, in the middle of another test
         gateway.shutdown()
         process.stdin.close()
         process.kill()
