@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dev.peers.java import JavaProcess, classpath
+from dev.peers.java import JavaProcess, classpath, free_port, port_answers, wait_until
 
 
 class Served(ABC):
@@ -52,6 +54,54 @@ class Served(ABC):
     ) -> None:
         """Kill it and remove its files."""
         self.close()
+
+
+class Program(Served):
+    """A native program that listens on a free port.
+
+    Args:
+        program: The file.
+    """
+
+    def __init__(self, program: Path) -> None:
+        super().__init__(program.name)
+        self.program = program
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def arguments(self) -> Sequence[str]:
+        """Arguments of the program."""
+
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables that it needs, besides those of this process."""
+        return {}
+
+    def start(self) -> None:
+        """Start it, also after it was killed; its files are kept."""
+        output = self.home / "output.log"
+        with output.open("ab") as log:
+            process = self.process = subprocess.Popen(
+                [str(self.program), *self.arguments()],
+                cwd=self.home,
+                env={**os.environ, **self.variables()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+        def ready() -> bool:
+            if process.poll() is not None:
+                raise RuntimeError(f"{self.program.name} ended: {output.read_text()[-1000:]}")
+            return port_answers(self.port)
+
+        wait_until(ready, 60.0, f"{self.program.name} to listen")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 class Peer(Served):
