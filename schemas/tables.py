@@ -219,7 +219,7 @@ ROUTE_CHANGE_TABLE: Final = Table(
         Column(
             "eventTime",
             "timestamp",
-            "event time of the cause; of an expiry: the deadline",
+            "event time of the cause; of an expiry: the millisecond after the deadline",
             nullable=False,
             unit="UTC",
             trap="UTC; not the time of the commit, which Delta's own TIMESTAMP AS OF goes by",

@@ -145,7 +145,7 @@ class Expected:
             self._offsets[key], self._forms[key], self._when[key] = [-1], [first], {first: [0]}
         self._past: dict[int, tuple[int, dict[Key, Form]]] = {}
         self._overdue: list[tuple[int, ModelFold, int]] = []
-        """Times of the past at which a deadline had come, the model then, and how many had expired before."""
+        """Times of the past at which a deadline had passed, the model then, and how many had expired before."""
         times = sorted(times_ms, reverse=True)
         epochs = iter(sorted(evidence.epochs))
         epoch = next(epochs, None)
@@ -187,7 +187,7 @@ class Expected:
             self._tables[epoch.number] = self.last_tables
         for time_ms, then, known in self._overdue:
             gone = {
-                (addr, deadline_ms) for _, addr, deadline_ms, _ in self.model.expired[known:] if deadline_ms <= time_ms
+                (addr, deadline_ms) for _, addr, deadline_ms, _ in self.model.expired[known:] if deadline_ms < time_ms
             }
             if gone:
                 other = then.without(gone)
@@ -196,7 +196,7 @@ class Expected:
         self._overdue.clear()
 
     def _take_time(self, time_ms: int) -> None:
-        """Note a point in time: an expiry by the end of its epoch counts from the deadline on.
+        """Note a point in time: an expiry by the end of its epoch counts from the millisecond after the deadline on.
 
         See docs/how-to/analyze/reports.md.
         """

@@ -68,7 +68,7 @@ class Evidence:
         topics: topicQueueTable at the newest epoch: (topic, brokerName) -> (reads, writes, perm).
         brokers: brokerAddrTable likewise: brokerName -> its addresses by id.
         kv: kvConfigTable likewise: (namespace, key) -> value.
-        expired: (brokerName, deadline in ms, epoch) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
+        expired: (brokerName, event time in ms, epoch) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
         quarantined: offsets in quarantineTable.
         replayed: differences between the tables and the product's own replay of the log; "" for none.
         ends: (process, exit code) of a restarted process -> number of restarts.

@@ -120,8 +120,8 @@ class ModelFold:
         return other
 
     def overdue(self, time_ms: int) -> bool:
-        """Return whether any broker's deadline has come at a time."""
-        return any(_deadline_ms(live) <= time_ms for live in self.model.tables.broker_live_table.values())
+        """Return True if a broker's deadline has passed at a time."""
+        return any(_deadline_ms(live) < time_ms for live in self.model.tables.broker_live_table.values())
 
     # --- events ---
 

@@ -32,7 +32,7 @@ def expiry(case: Case) -> list[Violation]:
     for (name, _, deadline_ms, _), (*_, offset) in zip(model.expired, case.expected.noticed, strict=True):
         place = bisect_left(epochs, offset, key=lambda epoch: epoch.log_offset)
         if place < len(epochs):
-            expected[name, deadline_ms, epochs[place].number] += 1
+            expected[name, deadline_ms + 1, epochs[place].number] += 1
     expired = Counter(case.evidence.expired)
     for name, time_ms, epoch in (expired - expected).elements():
         message = f"{name} expired at {time_ms} in epoch {epoch}, though it was heard in time, or too soon"

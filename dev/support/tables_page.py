@@ -35,7 +35,7 @@ def write(lake_dir: Path) -> None:
     )
     events = [
         (1, make.register(table=both)),
-        (1, make.register("x:1", name="x", table=both, heartbeat_timeout_millis=60_000)),
+        (1, make.register("x:1", name="x", table=both, heartbeat_timeout_millis=59_999)),
         (1, make.put("n", "k")),
         (40, make.register(table=fewer, version=make.V2)),  # 43 s: past 22:14
         (1, make.wipe()),

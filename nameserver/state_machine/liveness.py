@@ -2,8 +2,9 @@
 """Liveness of brokers: heartbeats, unregistration, lost connections, expiry, and time without a listening gateway.
 
 A broker's deadline is its ``expire_ms``: its last heartbeat plus its timeout. `expire` removes the members that are
-past it: at CLOCK in every group, and before the group's next event is applied. The deadline itself is the time of the
-expiry, so what is written does not depend on which of the two came first.
+past it: at CLOCK in every group, and before the group's next event is applied. In history the expiry has the first
+millisecond after the deadline, so what is written does not depend on which of the two came first. An event in the
+deadline's own millisecond still finds the broker alive, and comes before the expiry in history, too.
 
 While a PRESERVE is in force nobody expires, and a lost connection removes nobody (`step`, ADR 14).
 
@@ -14,7 +15,7 @@ still hears it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -103,9 +104,9 @@ def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
     """Expire every member whose deadline lies before ``now_ms`` (RouteInfoManager.scanNotActiveBroker).
 
     Returns:
-        One entry per expired member, in the order of history, which RESUME and PRESERVE_END leave many at one deadline:
-        the group after it, and the expiry's place in history (time of its deadline, offset of its last heartbeat).
-        Empty when nobody expired.
+        One entry per expired member, in the order of history (RESUME can leave many at one deadline): the group after
+        it, and the expiry's place in history (the millisecond after its deadline, offset of its last heartbeat).
+        Empty when no member expired.
     """
     expired = [
         (live.expire_ms, live.last_update_offset, key) for key, live in group.live.items() if live.expire_ms < now_ms
@@ -117,19 +118,21 @@ def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
         live = group.live.get(key)
         if live is None:
             continue
-        at = At(live.last_update_offset, expire_ms)
-        group = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
-        steps.append((group, at))
+        group = _without_member(group, key)
+        steps.append((group, At(live.last_update_offset, expire_ms + 1)))
     return steps
 
 
-def expire_one(group: BrokerGroup, key: BrokerKey, now_ms: int) -> list[tuple[BrokerGroup, At]]:
-    """Expire one member if its deadline lies before ``now_ms``, as of just now; returned as `expire` does."""
-    live = group.live.get(key)
-    if live is None or live.expire_ms >= now_ms:
-        return []
-    after = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
-    return [(after, At(live.last_update_offset, now_ms - 1))]
+def expire_overdue(group: BrokerGroup, keys: Iterable[BrokerKey], now_ms: int) -> BrokerGroup:
+    """Expire those of some members whose deadline lies before ``now_ms``; the group itself if there is none.
+
+    For members that a pause of expiry kept beyond their deadline: their expiry has the place of the event that ends it.
+    """
+    for key in list(keys):
+        live = group.live.get(key)
+        if live is not None and live.expire_ms < now_ms:
+            group = _without_member(group, key)
+    return group
 
 
 def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
@@ -146,11 +149,11 @@ def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
 
 
 def spare_overdue(group: BrokerGroup, now_ms: int, grace_ms: int) -> BrokerGroup:
-    """PRESERVE_END: who is overdue has so long to be heard. Without a grace they are due, as of just now."""
+    """PRESERVE_END with a grace: overdue members have that long to be heard."""
     overdue = {key: live for key, live in group.live.items() if live.expire_ms < now_ms}
     if not overdue:
         return group
-    expire_ms = deadline_ms(now_ms - 1, max(0, grace_ms))
+    expire_ms = deadline_ms(now_ms - 1, grace_ms)
     moved = {key: msgspec.structs.replace(live, expire_ms=expire_ms) for key, live in overdue.items()}
     return replace(group, live={**group.live, **moved})
 
@@ -193,6 +196,11 @@ def without_digests(group: BrokerGroup) -> BrokerGroup:
     """Forget which topic tables are known to be all present: a row of the group was taken away."""
     live = {key: msgspec.structs.replace(info, topic_config_digest=None) for key, info in group.live.items()}
     return replace(group, live=live)
+
+
+def _without_member(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
+    """The group after the expiry of one member, which may have lost its address to another before."""
+    return remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
 
 
 def _without_live(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:

@@ -54,7 +54,7 @@ PRESERVED: Final = "preservedMillis"
 
 
 class GroupChange(NamedTuple):
-    """One group before and after one cause. ``event`` is None for an expiry, whose ``at`` is its deadline."""
+    """One group before and after one cause. ``event`` is None for an expiry, ``at`` then its place in history."""
 
     before: BrokerGroup
     after: BrokerGroup
@@ -179,10 +179,11 @@ def _on_group(
             changes.append(GroupChange(group, expired, when, None))
             group = expired
     if isinstance(event, UnregisterBroker) and event.if_overdue:
-        key = (event.cluster_name, event.broker_addr)
-        gone = [GroupChange(group, after, when, None) for after, when in liveness.expire_one(group, key, at.now_ms)]
-        changes += gone
-        return OUTCOME_APPLIED if gone else OUTCOME_UNCHANGED
+        after = liveness.expire_overdue(group, [(event.cluster_name, event.broker_addr)], at.now_ms)
+        if after is group:
+            return OUTCOME_UNCHANGED
+        changes.append(GroupChange(group, after, at, None))
+        return OUTCOME_APPLIED
     if isinstance(event, ChannelClosed):
         after, outcome = liveness.channel_closed(group, event, at, is_preserved=state.preserved_ms > 0)
     else:
@@ -230,9 +231,12 @@ def _preserve_end(state: RouteState, event: PreserveEnd, at: At) -> Step:
         return Step(event, at, [], OUTCOME_UNCHANGED)
     changes: list[GroupChange | KvChange] = []
     for before in state.groups.values():
-        after = liveness.spare_overdue(before, at.now_ms, event.grace_ms)
+        if event.grace_ms > 0:
+            after, cause = liveness.spare_overdue(before, at.now_ms, event.grace_ms), event
+        else:
+            after, cause = liveness.expire_overdue(before, before.live, at.now_ms), None
         if after is not before:
-            changes += [GroupChange(before, after, at, event), *_expiries(after, at.now_ms)]
+            changes.append(GroupChange(before, after, at, cause))
     return Step(event, at, changes, Outcome(APPLIED, result={PRESERVED: 0}))
 
 

@@ -25,7 +25,7 @@ def case() -> Case:
     return good_case()
 
 
-def test_an_expiry_shows_from_its_deadline_in_the_epoch_that_has_it() -> None:
+def test_an_expiry_shows_after_its_deadline_in_the_epoch_that_has_it() -> None:
     """Deadlines at 9,000 and 9,500 ms; the epoch after the one that ends at 9,100 has both."""
     second = registration(8, 1)
     second = msgspec.structs.replace(second, broker_addr="10.9.0.2:10911", broker_id=1)
@@ -36,15 +36,15 @@ def test_an_expiry_shows_from_its_deadline_in_the_epoch_that_has_it() -> None:
         Logged(4, 15_000, Clock(actor=events.actor())),
     ]
     evidence = Evidence(log=log, epochs=[Epoch(1, 3, 3, 0), Epoch(2, 4, 4, 15_000)])
-    expected = Expected(evidence, [ROUTE], [9_050, 9_100, 9_499, 9_500])
+    expected = Expected(evidence, [ROUTE], [9_050, 9_100, 9_500, 9_501])
 
     def ids(time_ms: int) -> list[str]:
         form = expected.at_time(ROUTE, time_ms)
         return [] if form is None else sorted(json.loads(form)["brokerDatas"][0]["brokerAddrs"])
 
     assert ids(9_050) == ["0", "1"], "no expiry is in the first epoch"
-    assert ids(9_100) == ids(9_499) == ["1"]
-    assert ids(9_500) == []
+    assert ids(9_100) == ids(9_500) == ["1"]
+    assert ids(9_501) == []
 
 
 def test_two_answers_of_one_moment(case: Case) -> None:
@@ -137,7 +137,7 @@ def test_noticed_too_late(case: Case) -> None:
 def test_an_expiry_that_the_tables_do_not_know(case: Case) -> None:
     case.evidence.log.append(Logged(5, 12_000, Clock(actor=Actor(gateway="g", via="routelake"))))
     case.evidence.epochs = [Epoch(1, 5, 5, 12_000)]
-    assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10000, and epoch 1 says nothing of it"
+    assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10001, and epoch 1 says nothing of it"
 
 
 def resume(offset: int, time_ms: int, gateway: str = "g", *, after_ms: int | None = None) -> Logged:

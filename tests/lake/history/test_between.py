@@ -58,7 +58,7 @@ def test_each_change_shows_from_its_own_time_on(
     assert within
 
 
-def test_an_expiry_shows_from_its_deadline_on(tmp_path: Path) -> None:
+def test_an_expiry_shows_from_the_millisecond_after_its_deadline(tmp_path: Path) -> None:
     silent = make.register("b-0:1", heartbeat_timeout_millis=1_000)
     other = make.register("x-0:1", name="x", heartbeat_timeout_millis=60_000)
     records = written([(0, silent), (0, other), (900, make.put("n", "k")), (600, make.clock())])
@@ -70,8 +70,8 @@ def test_an_expiry_shows_from_its_deadline_on(tmp_path: Path) -> None:
         assert found is not None
         return found.body.count(b"brokerAddrs"), rfc3339(found.commit.event_time)
 
-    assert brokers(999) == (2, time_of(records[2]))
-    assert brokers(1_000) == brokers(1_499) == (1, time_of(records[0], 1_000))
+    assert brokers(1_000) == (2, time_of(records[2]))
+    assert brokers(1_001) == brokers(1_499) == (1, time_of(records[0], 1_001))
     assert brokers(1_500) == (1, time_of(records[3]))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 from dev.support.events import (
     TIMEOUT_MS,
@@ -15,12 +16,17 @@ from dev.support.events import (
     preserve,
     preserve_end,
     register,
+    register_topic,
     topics,
     unregister,
 )
+from dev.support.generated_logs import jumping_logs
+from eventlog.base import LogRecord
 from nameserver.state_machine.preservation import Census, census
-from nameserver.state_machine.state import At
-from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange
+from nameserver.state_machine.replay import read_event
+from nameserver.state_machine.state import At, RouteState
+from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange, KvChange, apply, step
+from schemas.errors import EventDecodeError
 
 
 @pytest.fixture
@@ -68,15 +74,47 @@ def test_the_default_timeout_is_two_minutes(fold: Fold) -> None:
     assert not fold.live()
 
 
-def test_an_expiry_stands_in_history_at_its_deadline(fold: Fold) -> None:
+def test_an_expiry_has_the_millisecond_after_its_deadline_in_history(fold: Fold) -> None:
     fold(register(heartbeat_timeout_millis=3_000))
     fold(heartbeat(), after_ms=1_000)
     deadline = fold.now_ms + 3_000
     fold(clock(), after_ms=60_000)
     (expiry,) = fold.changes
     assert isinstance(expiry, GroupChange)
-    assert (expiry.at, expiry.event) == (At(2, deadline), None)
+    assert (expiry.at, expiry.event) == (At(2, deadline + 1), None)
     assert BROKER_EXPIRED == "BROKER_EXPIRED"
+
+
+def test_an_event_at_the_deadline_is_before_the_expiry_in_history(fold: Fold) -> None:
+    fold(register(heartbeat_timeout_millis=3_000))
+    fold(register_topic("new"), after_ms=3_000)
+    (registered,) = fold.changes
+    fold(clock(), after_ms=5_000)
+    (expiry,) = fold.changes
+    assert place(registered) < place(expiry)
+
+
+@given(jumping_logs)
+def test_changes_of_a_group_are_applied_in_the_order_of_history(records: list[LogRecord]) -> None:
+    """Who orders changes by time and offset sees each row begin as the change before left it."""
+    state, last = RouteState(), dict[str, tuple[int, int]]()
+    for record in records:
+        try:
+            event = read_event(record)
+        except EventDecodeError:
+            continue
+        done = step(state, event, At(record.offset, record.event_time_ms))
+        for change in done.changes:
+            if isinstance(change, GroupChange):
+                name = change.after.broker_name
+                assert place(change) > last.get(name, (0, 0))
+                last[name] = place(change)
+        apply(state, done)
+
+
+def place(change: GroupChange | KvChange) -> tuple[int, int]:
+    """Its place in history: event time in ms, then offset."""
+    return change.at.now_ms, change.at.offset
 
 
 def test_members_of_one_deadline_expire_in_the_order_of_history(fold: Fold) -> None:

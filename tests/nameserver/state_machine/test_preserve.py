@@ -18,6 +18,7 @@ from dev.support.events import (
     unregister,
 )
 from nameserver.state_machine.changes import is_audited
+from nameserver.state_machine.state import At
 from nameserver.state_machine.step import GroupChange
 from schemas.events import AnyEvent, UnregisterBroker
 from schemas.outcomes import APPLIED, UNCHANGED
@@ -55,7 +56,7 @@ def test_the_end_expires_who_is_overdue_at_once(fold: Fold) -> None:
     assert not fold.live() and fold.live("x")
     expiry = fold.changes[-1]
     assert isinstance(expiry, GroupChange) and expiry.event is None
-    assert expiry.at.now_ms == fold.now_ms - 1  # not when its deadline was: routes of that time had it
+    assert expiry.at == At(fold.offset, fold.now_ms)  # not after its deadline: routes of that time had it
     assert fold.state.preserved_ms == 0
 
 
@@ -77,7 +78,7 @@ def test_with_a_grace_who_is_overdue_may_come_back(fold: Fold) -> None:
     fold(heartbeat())
     fold(clock(), after_ms=1)
     assert fold.live() and not fold.live("x")
-    assert fold.changes[0].at.now_ms == ended_ms + 29_999
+    assert fold.changes[0].at.now_ms == ended_ms + 30_000
 
 
 def test_of_two_that_say_it_the_first_wins(fold: Fold) -> None:
@@ -155,7 +156,7 @@ def test_who_is_overdue_at_an_address_that_another_one_has_expires_in_a_pause(fo
     assert fold.addrs() == {1: "a1:1"} and fold.live("x")
     expiry = fold.changes[-1]
     assert isinstance(expiry, GroupChange) and expiry.event is None
-    assert expiry.at.now_ms == fold.now_ms - 1
+    assert expiry.at == At(fold.offset, fold.now_ms)
 
 
 @pytest.mark.parametrize("heard", [register(heartbeat_timeout_millis=3_000), heartbeat()])

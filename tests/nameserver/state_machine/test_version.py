@@ -19,9 +19,9 @@ from eventlog.base import LogRecord
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from schemas.events import decode
 
-VERSION = 6
+VERSION = 7
 LOGS = "56d198c007db775d"
-RESULTS = "221566a2f253b13a"
+RESULTS = "07de9da53475d4ca"
 
 
 def fixed_logs() -> Iterator[list[LogRecord]]:

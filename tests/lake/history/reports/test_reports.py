@@ -28,7 +28,7 @@ END = after(3900)
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """x comes and goes twice, with the only copies of S and T; b has U, which is wiped for a while, and deletes V."""
     folder = tmp_path_factory.mktemp("reports") / "lake"
-    x = make.register("x:1", name="x", table=make.topics("S", "T"), heartbeat_timeout_millis=60_000)
+    x = make.register("x:1", name="x", table=make.topics("S", "T"), heartbeat_timeout_millis=59_999)
     events = [
         (0, make.register(table=make.topics("U", "V"))),
         (10, x),
