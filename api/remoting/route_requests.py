@@ -28,7 +28,7 @@ import msgspec
 
 from remoting.codec.commands import read_route_query
 from remoting.codec.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header, fields_problem
-from remoting.codec.reply import PLAIN_BYTES, EncodedReply, Reply
+from remoting.codec.reply import EncodedReply, Reply, is_plain
 from runtime.bounded import BoundedCache
 from schemas.codes import RequestCode, SerializeType
 from schemas.errors import ProtocolError
@@ -90,7 +90,7 @@ class Form(NamedTuple):
     signed: tuple[dict[str, str], bytes] | None = None
 
 
-class RouteRequest:
+class RouteRequest(msgspec.Struct, eq=False, weakref=True):
     """A route request.
 
     Attributes:
@@ -102,16 +102,12 @@ class RouteRequest:
         passed: Generation of accounts that lets it pass from any address (`api.remoting.access`).
     """
 
-    __slots__ = ("__weakref__", "form", "is_used", "key", "passed", "reply", "topic")
-
-    def __init__(self, form: Form, topic: str | None, key: Key | None = None) -> None:
-        """Set attributes."""
-        self.form = form
-        self.topic = topic
-        self.key = key
-        self.reply: EncodedReply | None = None
-        self.is_used = False
-        self.passed: object = None
+    form: Form
+    topic: str | None
+    key: Key | None = None
+    reply: EncodedReply | None = None
+    is_used: bool = False
+    passed: object = None
 
     def answer(self) -> Reply:
         """See `remoting.codec.connection.CachedRequest.answer`."""
@@ -178,7 +174,8 @@ class RouteRequests:
                 return None
             digits = b"%d" % int.from_bytes(header[5:9], signed=True)
         query = found[0]
-        query.is_used = True
+        if not query.is_used:
+            query.is_used = True
         return None if query.reply is None and self._may_wait(query) else (query, digits)
 
     def learn(self, header: bytes, command: RemotingCommand) -> tuple[RouteRequest, bytes] | None:
@@ -209,7 +206,7 @@ class RouteRequests:
         head, _, rest = before.partition(_TOPIC)
         topic, _, tail = rest.partition(b'"')
         found = self._peek_form((head, tail, after))
-        if found is None or not topic or len(topic) > MAX_NAME_BYTES or topic.translate(None, PLAIN_BYTES):
+        if found is None or not topic or len(topic) > MAX_NAME_BYTES or not is_plain(topic):
             return None
         return RouteRequest(found[0], topic.decode(), key)
 
