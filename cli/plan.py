@@ -19,7 +19,7 @@ _PORTS = {
     "Kafka": [("gateways, fold", 9092, "--event-log")],
     "object store": [("gateways, fold", 443, "--lake")],
 }
-"""Listening side -> who connects, to which port, and the option that names it."""
+"""Listening side -> processes that connect, the port, and the option that names it."""
 
 
 def plan(

@@ -27,7 +27,8 @@ MAX_LEAP_MS: Final = 3_600_000
 """How far a clock may be beyond the stamp that was expected, in a process that has stamped before."""
 
 MAX_PAUSE_MS: Final = 31 * 24 * 3_600_000
-"""How far it may be beyond the log's last stamp, in a process that has not: for so long nobody may have run."""
+"""Maximum distance of the clock from the log's last stamp, in a process that has appended nothing yet. For so long,
+no process may have run."""
 
 _EARLIEST_MS: Final = 1_577_836_800_000
 """2020. A clock that is before that was never set."""

@@ -47,7 +47,7 @@ _YOUNG_S: Final = 3_600.0
 """Files that were written since are left: the intervals may not have taken what is in them."""
 
 _LOOK_BACK: Final = 5_000
-"""Versions in which there is a checkpoint, as a rule; where there is none the whole log is listed."""
+"""Number of versions that usually contain a checkpoint. Without one, the whole log is listed."""
 
 
 class LocalReplica:

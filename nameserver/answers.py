@@ -46,7 +46,7 @@ from runtime.bounded import BoundedCache
 from schemas.rocketmq_json import encode_broker_data, encode_cluster_info, encode_mapping, encode_topic_route
 
 _ANSWER_BYTES: Final = 2_200
-"""Of an answer with digest and reply, beside its body, measured with tracemalloc."""
+"""Memory of an answer with digest and reply without its body, in bytes, measured with tracemalloc."""
 
 _ELSEWHERE: Final = "\0"
 """Every zone that no broker group is in. No name has a control character (`remoting.codec.names`). Some are empty."""

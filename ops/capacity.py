@@ -18,7 +18,7 @@ GATEWAY_BASE_BYTES: Final = 230_000_000
 GATEWAY_ROW_BYTES: Final = 122
 """Resident memory of a gateway for one queue row: cold-start, 3,000,000 and 10,000,000 rows."""
 FOLD_BASE_BYTES: Final = int(1.85 * 2**30)
-"""Fold process, 1.25 GiB, and the JVM beside its heap, 0.6 GiB."""
+"""Fold process, 1.25 GiB, and the JVM without its heap, 0.6 GiB."""
 FOLD_HEAP_BYTES: Final = 2**30
 """Default of --driver-memory."""
 FOLD_WORKER_BYTES: Final = int(0.75 * 2**30)
@@ -61,7 +61,7 @@ FOLD_IDLE_CORES: Final = 0.09
 FOLD_EVENT_S: Final = 131e-6
 """Processor time of the fold for one event: acknowledge, 1.31 cores at 10,000 a second."""
 FOLD_STORM_CORES: Final = 2
-"""Cores that the fold uses while all brokers register anew: storm."""
+"""Cores that the fold uses while all brokers register again: storm."""
 APPENDS_A_SECOND: Final = {"kafka": 7_000, "sqlite": 9_500}
 """Durable heartbeats that one gateway acknowledges: acknowledge."""
 

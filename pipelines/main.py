@@ -58,8 +58,8 @@ _FAILURES_IN_A_ROW: Final = 8
 STATE_LOST: Final = "CANNOT_LOAD_STATE_STORE"
 """How Spark begins to say that files of the checkpoint are missing or damaged, or their folder is."""
 _STATE_TRIES: Final = 3
-"""How often an error that names the checkpoint is taken for something that passes. After `_FAILURES_IN_A_ROW` any other
-may be of it, too: what is torn in it Spark says in many ways, and making it anew loses nothing."""
+"""Number of errors that name the checkpoint before it is made again. After `_FAILURES_IN_A_ROW` errors of any kind it
+is made again, too. Spark has many messages for a damaged checkpoint, and a new one loses nothing."""
 
 _CAUSE: Final = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([^ \t\n].*)")

@@ -223,7 +223,7 @@ _NOISE: Final = re.compile(
     rb"|Streaming TransformWithState"
     rb"|Setting default log level|To adjust logging level"
 )
-"""What the JVM and Spark's workers print at every start, and the frames of their stacks: nobody needs to read them."""
+"""What the JVM and Spark's workers print at every start, and the frames of their stacks. No reader needs them."""
 
 
 def _pass_on(output: IO[bytes]) -> None:

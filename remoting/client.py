@@ -46,7 +46,7 @@ OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 """(address, request of the peer's own) -> answer; None for none."""
 
 Sign = Callable[[RemotingCommand], RemotingCommand]
-"""Adds to a request what shows who sends it; its opaque and language are not part of that."""
+"""Adds the proof of the sender to a request. It does not cover opaque and language."""
 
 
 class RemotingClient:

@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 ENTRY_BYTES: Final = 400
-"""What an entry costs beside its bytes, roughly."""
+"""Memory of an entry without its bytes, roughly, in bytes."""
 
 _MAX_SPARED: Final = 8
 """Entries that may be looked at in vain for one new."""

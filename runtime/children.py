@@ -20,7 +20,7 @@ from runtime.secrets import without_secrets
 from runtime.supervised_tasks import critical_thread
 
 SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
-"""Environment variable that tells a child about the pipe on its standard input, and who has the other end."""
+"""Environment variable that tells a child about the pipe on its standard input and the process at the other end."""
 
 ORPHANS_END_S: Final = 30.0
 """How long a start waits for the children of a supervisor that was killed; a gateway drains for 8 s."""

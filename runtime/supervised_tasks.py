@@ -26,7 +26,7 @@ OnDeath = Callable[[str, BaseException], object]
 
 _listeners: list[OnDeath] = []
 _essential: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-"""Of another one it is told, and the process goes on."""
+"""Threads that the process cannot run without. The death of another thread is only reported."""
 
 
 def on_death(listener: OnDeath) -> Callable[[], None]:

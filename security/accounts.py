@@ -48,7 +48,7 @@ class Account(NamedTuple):
 
 
 GLOBAL_USER: Final = "globalWhiteRemoteAddresses"
-"""The name under which those act whom an address alone lets in."""
+"""User name of peers that are identified by their address alone."""
 
 
 class Accounts:

@@ -20,7 +20,7 @@ from schemas.tables import FOLD_FAILURE_FILE, FOLD_HASTEN_FILE, FOLD_STATUS_FILE
 _POLL_S: Final = 0.5
 _REMOTE_POLL_S: Final = 10.0
 _FAILURE_EVERY: Final = 6
-"""Polls of a store. Who asks why looks when the status is old."""
+"""Number of polls of a store between two reads of the failure. A reader looks for it when the status is old."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ _MAX_EPOCHS_PER_STEP: Final = 500
 """Further behind than this, loading the view is cheaper than reading the feed."""
 
 _FIRST_OUTCOMES: Final = 50
-"""Epochs whose outcomes are delivered with the first view: their events may have been appended during the load."""
+"""Number of epochs that deliver their outcomes with the first view. Their events may be younger than the load."""
 
 _MAX_BACK_OFF_S: Final = 2.0
 

@@ -43,12 +43,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 KV_FULL: Final = f"the KV configuration would take more than {MAX_KV_BYTES} bytes: delete entries first"
-"""For whoever put an entry."""
+"""Answer to a KV entry that does not fit."""
 
 _OUTCOMES_KEPT: Final = 20_000
 _OUTCOMES_S: Final = 1.0
-"""All outcomes are kept for so long, however many one view brings: whoever wrote an event asks for its outcome a moment
-after the view has moved."""
+"""Minimum time that outcomes are kept, in seconds, also if one view brings more than `_OUTCOMES_KEPT`. The writer of an
+event asks for its outcome shortly after the view has moved."""
 
 _FALLBACK_WAIT_S: Final = 2.0
 """In fallback mode: an epoch tells of commands, and need not come for what changes nothing."""

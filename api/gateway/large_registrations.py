@@ -38,7 +38,7 @@ log = structlog.get_logger("routelake.gateway")
 LARGE_BODY_BYTES: Final = 128 * 1024
 """Inflated, where it is compressed."""
 LARGE_COMPRESSED_BYTES: Final = 8 * 1024
-"""From here on nobody looks how large it becomes: mostly 20 times as large."""
+"""Compressed size above which the inflated size is not calculated. It is about 20 times as large."""
 
 _CPU_LIMIT_S: Final = 2.0
 """Processor time after which a registration is refused. The largest that are accepted take less than one second."""

@@ -24,7 +24,7 @@ _KEEP_S: Final = 30.0
 _PATIENCE_S: Final = 3.0
 _MOST_NAMES: Final = 1000
 _ELSEWHERE: Final = ("192.0.2.1", 9)
-"""An address that is nobody's (RFC 5737); nothing is sent there."""
+"""An address that no host has (RFC 5737). Nothing is sent there."""
 
 
 def address_of_id(gateway_id: str) -> str | None:

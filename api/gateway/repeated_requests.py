@@ -27,12 +27,12 @@ _LARGEST_BYTES: Final = 20 * 1024
 """Maximum size of a cached request without its topics: one with thousands of mappings, or odd fields, is not kept."""
 
 _OBJECTS_BYTES: Final = 1_000
-"""Size of the event, its fields and the payload as objects, beside their contents."""
+"""Size of the event, its fields and the payload as objects, without their contents, in bytes."""
 
 _Broker = tuple[str | None, str | None, str | None]
 """clusterName, brokerName, brokerAddr."""
 Request = tuple[int, dict[str, str] | None, bytes]
-"""Version and fields of the header, SHA-256 of the body: nobody can make another body with the same one."""
+"""Version and fields of the header, SHA-256 of the body. No peer can make another body with the same digest."""
 
 
 class CachedRegistration(NamedTuple):

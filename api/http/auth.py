@@ -109,8 +109,8 @@ class Authenticator:
         self._admission = admission
         self._access = admission.access
         self.local_peers: LocalPeers | None = None
-        """Looks up who is at the other end of a connection. None where there are no connections: an application that
-        is called without a server."""
+        """Finds the process at the other end of a connection. None if there are no connections: an application that is
+        called without a server."""
 
     @property
     def protects_reads(self) -> bool:

@@ -36,7 +36,7 @@ from api.http.settings import HttpSettings
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 PROBES: Final = frozenset({"/healthz", "/healthz/fold", "/readyz"})
-"""Say how the gateway is, to whoever asks."""
+"""Paths of health and readiness, which every client may read."""
 _PASSING: Final = frozenset({b"same-origin", b"none"})
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 _LONGEST_HOST: Final = 300

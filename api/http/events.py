@@ -41,7 +41,7 @@ from schemas.route_commit import NO_MARK, EpochMark
 
 QUIET_S: Final = 15.0
 _KEPT: Final = 256
-"""Epochs at hand; older ones are read again for whoever asks."""
+"""Number of epochs in memory. Older ones are read again for each subscriber that needs them."""
 _NAMES: Final = 1000
 """Maximum number of topics, and of brokers, in one event."""
 _AT_ONCE: Final = 50

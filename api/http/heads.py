@@ -18,7 +18,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 _REG_NAME: Final = rb"(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2})*"
 _HOST: Final = re.compile(rb"(?:\[[A-Za-z0-9:.%_~-]+\]|" + _REG_NAME + rb")(?::[0-9]{0,5})?")
-"""RFC 3986 ``host[:port]``. A comma is left out: it is what is left of two Host headers that somebody joined."""
+"""RFC 3986 ``host[:port]``. A comma is not allowed, because a proxy may have joined two Host headers."""
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)(/[^?#]*)?(\?[^#]*)?", re.IGNORECASE)
 _LONGEST_HOST: Final = 300
 

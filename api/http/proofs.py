@@ -22,7 +22,7 @@ from runtime.bounded import BoundedCache
 from security.admission.quotas import GatewayQuotas
 
 PROVEN: Final = "routelake.proven"
-"""Key in an ASGI scope: a token or session has shown who sends the request."""
+"""Key in an ASGI scope: a token or session has identified the sender of the request."""
 SESSION_PATH: Final = "/console/session"
 
 _SHOWN: Final = frozenset({b"authorization", b"cookie"})

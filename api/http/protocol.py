@@ -47,7 +47,7 @@ from remoting.server.tls_channel import TlsTransport
 
 _GRACE_S: Final = 5.0
 _HEADER_BYTES: Final = 150
-"""Memory of a header beside its bytes, roughly, in bytes."""
+"""Memory of a header without its name and value, roughly, in bytes."""
 _REQUEST_BYTES: Final = 3000
 """Memory of a request that waits behind another one, in bytes."""
 _RETRY_LINE: Final = f"retry-after: {RETRY['retry-after']}\r\n"

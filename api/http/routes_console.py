@@ -32,7 +32,7 @@ from api.http.writes import read_body
 _CONSOLE: Final = pathlib.Path(__file__).parent.parent / "console"
 STATIC_DIR: Final = _CONSOLE / "static"
 VENDOR_DIR: Final = _CONSOLE / "vendor"
-"""Libraries of others, word for word, beside their licences (`VENDOR_DIR / "README.md"`)."""
+"""Unchanged libraries of others, with their licences (`VENDOR_DIR / "README.md"`)."""
 INDEX: Final = "index.html"
 SITES: Final = "sites.json"
 

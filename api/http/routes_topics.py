@@ -58,7 +58,7 @@ router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
 MAX_PAGE: Final = 10_000
 CROWDED: Final = {"retry-after": "5"}
-"""Headers of a long poll that had to be answered early: whoever asks again at once gains nothing."""
+"""Headers of a long poll that had to be answered early. A client that asks again at once gains nothing."""
 
 _encode = msgspec.json.Encoder().encode
 _EMPTY_ROUTE: Final = encode_topic_route(

@@ -157,7 +157,7 @@ class Check:
         self._topics: list[str] = []
         self._all_topics = False
         self._changed: dict[str, int] = {}
-        """Groups whose topics have changed, and where they last did."""
+        """Groups with changed topics -> offset of the last change."""
 
     # --- noted ---
 

@@ -29,7 +29,7 @@ from schemas.outcomes import QUARANTINED, REJECTED, UNCHANGED
 from schemas.route_commit import CommandOutcome, RouteCommit
 
 _LOADED_ROWS: Final = 500_000
-"""Topics that are held broker by broker, beside the view: about 50 MB."""
+"""Maximum number of topics that are held broker by broker, in addition to the view. They take about 50 MB."""
 
 
 class LiveState:
@@ -57,7 +57,7 @@ class LiveState:
         self._event_time_ms = self._state.now_ms
         self._check = Check(everything=everything)
         self._loaded: dict[str, int] = {}
-        """Groups whose topics were looked up and are still held, and how many."""
+        """Groups with topics that were looked up and are still held -> number of these topics."""
         self._shown: dict[str, BrokerGroup] = {}
         """Groups that were touched since the last `publish`, as the view shows them."""
         self._entries: dict[tuple[str, str], tuple[str | None] | None] = {}

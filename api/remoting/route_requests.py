@@ -45,13 +45,13 @@ _MAX_INLINE_BYTES: Final = 4096
 """Longer ones are handled as other requests are, which are counted and bounded."""
 
 _QUERY_BYTES: Final = 250
-"""Memory of a query and its key, beside their contents and the cache's own, measured with tracemalloc."""
+"""Memory of a query and its key without their contents and the cache's own, in bytes, measured with tracemalloc."""
 
 _FORMS_BYTES: Final = 256 * 1024
 """Some 300 forms. A version of a client has one or two."""
 
 _FORM_BYTES: Final = 200
-"""Memory of a form and its key, beside the key's bytes."""
+"""Memory of a form and its key without the key's text, in bytes."""
 
 RECENT_S: Final = 3.0
 """A client gives a message that long to be sent."""

@@ -16,7 +16,7 @@ from cli.foreign_text import printable
 from cli.plain_console import PlainConsole
 
 _NOTHING: Final = "-"
-"""Empty cell of a table whose columns are separated by blanks."""
+"""Empty cell of a table with columns that are separated by blanks."""
 
 
 class Output(StrEnum):

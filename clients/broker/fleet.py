@@ -37,14 +37,14 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """host:port each, or http://host:port."""
     brokers: int = 300
     topics: int = 10_000
-    """Of each broker, besides the built-in ones."""
+    """Topics of each broker, without the built-in ones."""
     clusters: int = 1
     period_s: float = 30.0
     """Between two rounds of one broker; unlike a real one's, not kept to 10 to 60 s."""
     changes_per_s: float = 0.0
     """Topics that change somewhere in the fleet."""
     duration_s: float = 0.0
-    """0: until it is told to stop."""
+    """Seconds until the fleet stops. 0: it runs until it receives a signal."""
     at_once: int = 32
     """Full registrations under way at a time."""
     timeout_s: float = 60.0

@@ -29,7 +29,7 @@ _LEAVE_ALONE: Final = frozenset({ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY}
 """Answers after which a NameServer is left alone, as if it had not answered. After other errors it stays chosen."""
 
 _AT_A_TIME: Final = 16
-"""Questions under way, besides long polls; the others wait for their turn, and then ask who answers by now."""
+"""Maximum number of concurrent requests without long polls. Others wait, and then ask the current NameServer."""
 
 
 class RemotingTransport:

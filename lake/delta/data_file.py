@@ -30,8 +30,8 @@ COMPRESSION_LEVEL: Final = 1
 """With Snappy files are three times as large, in the same time."""
 
 STATISTICS_LENGTH: Final = 256
-"""Statistics of longer texts are cut, which keeps them true: the smallest and greatest text of each column goes into
-the Delta log, and from there into the memory of whoever has the table open, the writer above all."""
+"""Maximum length of a text in statistics. Longer ones are cut, which keeps them true. The smallest and greatest text of
+each column goes into the Delta log, and from there into the memory of every reader and of the writer."""
 
 NO_TWO_ALIKE: Final = {
     TOPIC_QUEUE_TABLE.name: "topic",

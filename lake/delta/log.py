@@ -41,7 +41,7 @@ READER_VERSION: Final = 1
 """Of routelake's tables: it makes none that need more, and reads none that do."""
 
 _OF_A_BATCH: Final = ("WRITE", "MERGE")
-"""Operations whose commits end with the app transaction (lake/write/writer.py)."""
+"""Operations with the app transaction at the end of their commits (lake/write/writer.py)."""
 
 _CHECKPOINT_COLUMNS: Final = ["add.path", "add.partitionValues", "add.stats", "add.size", "add.deletionVector"]
 

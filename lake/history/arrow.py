@@ -111,7 +111,7 @@ def _row_codes(table: pa.Table) -> tuple[pa.Array, list[Row]]:
     codes: pa.Array = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
     known: list[tuple[int, ...]] = [()]
     packed: list[tuple[int, int]] = []
-    """(least, how many) of each column that is in `codes` beside the place in `known`, the last one lowest."""
+    """(least, how many) of each column that is in `codes` next to the place in `known`, the last one lowest."""
     size = 1
     for name in _QUEUE_COLUMNS:
         column = pc.fill_null(table[name], 0)

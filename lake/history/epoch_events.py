@@ -14,7 +14,7 @@ from schemas.errors import UnavailableError
 from schemas.route_commit import EpochMark
 
 MAX_EPOCHS: Final = 1000
-"""Whoever has slept longer asks `GET /v1/diff` what is different."""
+"""Maximum number of epochs that a subscriber can catch up with. One that missed more compares with `GET /v1/diff`."""
 
 
 class EpochEvent(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ _INTERVALS: Final = {
 """By state table, the interval tables that have all its columns."""
 _TABLES_BYTES: Final = 16 * 1024 * 1024
 _TABLE_BYTES: Final = 256 * 1024
-"""Memory of an open table beside its list of files. Measured with 50, 500 and 2,000 files: 0.24, 0.61 and 0.71 MB in
+"""Memory of an open table without its list of files. Measured with 50, 500 and 2,000 files: 0.24, 0.61 and 0.71 MB in
 all, where the lists are 14, 122 and 480 kB as Arrow."""
 _LISTS: Final = 3
 """Number of copies of that list, at most."""

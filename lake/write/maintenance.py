@@ -49,13 +49,13 @@ COMPACTED_BYTES = 16 * 1024 * 1024
 """Files of this size are left alone: else the whole past would be written again each time."""
 SWEEP_INTERVAL_S = 3600.0
 FIRST_SWEEP_S = 300.0
-"""After the start: a fold that often starts anew must get there, too."""
+"""Time of the first sweep after the start. It is short so that a fold that often starts again sweeps, too."""
 TRIM_INTERVAL_S = 60.0
 
 HOUR_MS = 3_600_000
 
 INTERVALS_RETENTION_H = 24
-"""Of earlier versions of the tables of intervals, for which nobody asks: all that was is in the newest."""
+"""Retention of earlier versions of the interval tables. No reader needs them: the newest one has the whole history."""
 
 Work = Callable[[], object]
 
@@ -83,7 +83,7 @@ class Maintenance:
         """Versions of the tables when they were last brought to the disk."""
         self._compacted = {name: table.version for name, table in tables.items()}
         self._checkpoint_from_s: dict[str, float] = {}
-        """Of tables whose last try failed: when there is another one."""
+        """Table -> time of the next checkpoint, if the last one failed."""
         self._sweep: Iterator[tuple[str, Work]] = iter(())
         self._swept_at = time.monotonic() - SWEEP_INTERVAL_S + FIRST_SWEEP_S
         self._trimmed_at = time.monotonic()

@@ -18,7 +18,7 @@ from nameserver.state_machine.state import FOR_EVER_MS
 from schemas.events import Actor, Preserve, PreserveEnd
 
 CLOSED_GRACE_MS: Final = 10_000
-"""What a broker has to be heard again after its connection was lost: clients of RocketMQ connect anew at once."""
+"""Time that a broker has to register after its connection was lost. Clients of RocketMQ connect again at once."""
 
 BACK_GRACE_MS: Final = 30_000
 """What the last ones have to come back when a pause ends because most did: a heartbeat of stock brokers."""

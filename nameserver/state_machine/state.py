@@ -160,7 +160,7 @@ def alive_until_ms(heard_ms: int, timeout_ms: int) -> int:
 
 
 KvTable = Mapping[str, Mapping[str, str | None]]
-"""namespace -> key -> value. A namespace whose last key was deleted stays, holding that key with None."""
+"""namespace -> key -> value. If the last key of a namespace is deleted, the namespace keeps that key with None."""
 
 
 class RouteState(msgspec.Struct):

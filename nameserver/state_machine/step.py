@@ -47,7 +47,7 @@ from schemas.events import (
 from schemas.outcomes import APPLIED, REJECTED, UNCHANGED
 
 BROKER_EXPIRED: Final = "BROKER_EXPIRED"
-"""Command name of an expiry in routeChangeTable: nobody sent it."""
+"""Command name of an expiry in routeChangeTable. It has no sender."""
 
 PRESERVED: Final = "preservedMillis"
 """In the result of an event that opens, moves or closes a pause of expiry: since when there is one; 0 for none."""

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 from nameserver.view.snapshot import RouteView
 
 OFF_LOOP_TOPICS: Final = 10_000
-"""Where there are more, what goes through all of them is done beside the event loop."""
+"""Number of topics above which a loop over all of them runs outside of the event loop."""
 _LISTS_KEPT: Final = 8
 _PIECE: Final = 10_000
 """Names at a time: a millisecond."""
 _ANEW: Final = 10
-"""Where more than one name in so many came or went, sorting anew is quicker."""
+"""If more than one name in so many came or went, it is faster to sort again."""
 
 
 class SortedTopics:

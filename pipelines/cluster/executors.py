@@ -27,8 +27,8 @@ from schemas.errors import RoutelakeError, SetupError, UnavailableError
 log = structlog.get_logger("routelake.fold")
 
 WAIT_S: Final = 60.0
-"""How long the fold is without executors before it gives up, so that whoever supervises it starts it again: a master
-that was started anew knows nothing of it, and kills what executors it had."""
+"""Time without executors after which the fold ends, so that its supervisor starts it again. A restarted master does not
+know the fold, and kills its executors."""
 
 _PYTHON_ERROR: Final = re.compile(r"^(?:ModuleNotFoundError|ImportError): (.*)$", re.MULTILINE)
 _VERSIONS: Final = re.compile(r"PYTHON_VERSION_MISMATCH\]\s*(.*?)(?:\n|$)")

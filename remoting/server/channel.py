@@ -58,7 +58,7 @@ _GO_AWAY: Final = b"\0\0\0\0\0\0\0\x01" + GRPC_IS_ELSEWHERE.encode()
 # SETTINGS without any, then GOAWAY with PROTOCOL_ERROR and a text, which gRPC clients show (RFC 9113, 6.5 and 6.8).
 _HTTP_2_REFUSAL: Final = b"\0\0\0\x04" + bytes(5) + len(_GO_AWAY).to_bytes(3) + b"\x07" + bytes(5) + _GO_AWAY
 FIELD_BYTES: Final = 160
-"""Memory of a header field beside its name and value, in bytes: its place in the dict, and two objects."""
+"""Memory of a header field without its name and value, in bytes: its place in the dict, and two objects."""
 
 CLOSE_GRACE_S: Final = 5.0
 """Time that a closed connection may take to flush before it is dropped, in seconds."""

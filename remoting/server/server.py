@@ -96,7 +96,7 @@ class RemotingServer:
         self._all_gone = asyncio.Event()
         self._acceptor = Acceptor(self._protocol, self._accept_refused)
         self.ticker: asyncio.Task[None] | None = None
-        """Looks at deadlines from `start` to `close`: who starts the server watches it."""
+        """Looks at deadlines from `start` to `close`. The caller of `start` has to watch it."""
 
     async def start(self, host: str, port: int, *, option: str = "") -> None:
         """Listen.

@@ -64,7 +64,7 @@ class Oidc:
         self._now_s = now_s
         self._keys: Keys = {}
         self._known: BoundedCache[bytes, tuple[Identity, float]] = BoundedCache(_KNOWN_BYTES)
-        """Digest of a token that was found good -> who has it, and until when."""
+        """Digest of a valid token -> identity and time of expiry."""
         self._tried_s = -COOL_DOWN_S
         self._trying: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None

@@ -27,7 +27,7 @@ from schemas.events import (
 )
 
 LOG_ROW_BYTES: Final = 60
-"""Size of a record on the event log beside its payload."""
+"""Size of a record on the event log without its payload."""
 COPIES: Final = 4
 """Copies of a payload in event log, table and history."""
 KV_COPIES: Final = 8
@@ -35,7 +35,7 @@ KV_COPIES: Final = 8
 COMMAND_BYTES: Final = 500
 """Size of a command in the history, whatever it did."""
 ROW_BYTES: Final = 10
-"""Size of a row beside its name."""
+"""Size of a row without its name."""
 HISTORY_ROW_BYTES: Final = 40
 """Size of a single row of history."""
 ADDRESS_BYTES: Final = 150
@@ -43,16 +43,16 @@ ADDRESS_BYTES: Final = 150
 NEW_GROUP_BYTES: Final = 6_000
 """Cost of a brokerName that was not there: a folder, and rows of four tables."""
 PARTITION_BYTES: Final = 4_000
-"""Size of a file of a partition beside its rows."""
+"""Size of a file of a partition without its rows."""
 EPOCH_BYTES: Final = 40_000
 """Size of an epoch's commits."""
 LIVE_ROW_BYTES: Final = 80
-"""Size of a row of brokerLiveTable, which an epoch writes anew."""
+"""Size of a row of brokerLiveTable. Each epoch writes all of them again."""
 KV_ENTRY_BYTES: Final = 40
 
 _COMMITS: Final = 0
 _KV: Final = 1
-"""Beside partitions, what an epoch writes once: numbers, since a brokerName may be any text."""
+"""Parts that an epoch writes once, next to partitions. They are numbers, because a brokerName may be any text."""
 
 
 class Size(NamedTuple):

@@ -27,7 +27,7 @@ _MAX_BYTES: Final = 1024 * 1024
 _KEPT_SHARE: Final = 0.8
 """Of its life a token is used again; then there is time left to use the next one (Kafka's own default)."""
 _SHORT_LIFE_S: Final = 300.0
-"""Lifetime, in seconds, of a token whose endpoint does not name one."""
+"""Lifetime of a token, in seconds, if its endpoint does not name one."""
 
 
 class Tokens(AbstractTokenProvider):
