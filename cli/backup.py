@@ -51,7 +51,7 @@ def restore(
         bool, typer.Option("--dry-run", help="Verify the backup and show what would be done. Nothing is changed.")
     ] = False,
 ) -> None:
-    """Put a backup in place of what is in the data directory, which is moved aside. Stop routelake first."""
+    """Restore a backup into the data directory, and move its previous contents aside. Stop routelake first."""
     from ops.backup.restore import restore as run
 
     mask_files(data.data_mode)

@@ -16,7 +16,7 @@ from schemas.errors import SetupError
 def test(context: typer.Context) -> None:
     """Run the tests. Options go to pytest; --deep adds the long ones, --fast leaves out JVMs, processes and waits.
 
-    --coverage also judges what the tests reach, as `coverage` does.
+    --coverage also checks the branches that the tests reach, as `coverage` does.
     """
     from dev.developer import run_tests
 
@@ -91,7 +91,7 @@ def torture(
         typer.Option("--sum", help="Show the figures of all finished runs in this folder. Runs nothing."),
     ] = None,
 ) -> None:
-    """Traffic and faults against real processes; a model judges what they answered and left. Exit code 1: refuted."""
+    """Run traffic and faults against real processes. A model checks answers and tables. Exit code 1: a difference."""
     from dev.developer import run_torture
 
     options = ["--minutes", str(minutes), "--seed", str(seed), "--every-s", str(every_s), "--well-s", str(well_s)]

@@ -56,7 +56,7 @@ def doctor(
     ] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TEXT,
 ) -> None:
-    """Say what is wrong with tables, event log and checkpoint, and what to do; change nothing without --repair.
+    """Check tables, event log and checkpoint, and print the repair of each problem. Only --repair changes anything.
 
     Tables at a URL are fetched first, with all their past.
 

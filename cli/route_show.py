@@ -39,7 +39,7 @@ def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch:
         ClientError: No NameServer answered.
     """
     if not topic.strip():
-        raise SetupError("TOPIC is empty: name the topic whose route to show")
+        raise SetupError("TOPIC is empty. Name a topic")
     addresses = namesrv_addresses(namesrv_addr, namesrv_source(namesrv_addr), http=True)
     try:
         asyncio.run(_show(topic, addresses, settings, watch=watch, as_json=as_json))

@@ -42,7 +42,7 @@ def what_is_odd(text: str) -> str | None:
                 f"it holds the quote {char}, which an env file or a compose file keeps: write {meant.strip()!r} without"
             )
         if not char.isprintable() and not char.isspace():
-            return f"it holds the character U+{ord(char):04X}, which is not shown: type it anew"
+            return f"it holds the character U+{ord(char):04X}, which is invisible: type the address again"
     scheme = _SCHEME.fullmatch(text.strip())
     if scheme is not None and scheme[1].lower() not in _SCHEMES:
         return f"it begins with {scheme[1]}://, and RocketMQ's addresses have no scheme: write {scheme[2]!r}"

@@ -85,8 +85,8 @@ BROKER_HISTORY: Final = _intervals(
 )
 BROKER_LIVE_HISTORY: Final = _intervals(
     "brokerLiveHistory",
-    "one row for each time that a broker's address was alive: from its registration until it expired, left or was cut "
-    "off. Heartbeats and DataVersion make no row",
+    "one row for each time that a broker's address was alive: from its registration until it expired, unregistered or "
+    "lost its connection. Heartbeats and DataVersion make no row",
     BROKER_LIVE_TABLE,
     ("heartbeatTimeoutMillis", "haServerAddr"),
     (IS_OPEN,),

@@ -129,7 +129,7 @@ CLUSTER_ADDR_TABLE: Final = Table(
 
 BROKER_LIVE_TABLE: Final = Table(
     name="brokerLiveTable",
-    comment="(brokerName, cluster, address) -> BrokerLiveInfo: who was heard when",
+    comment="(brokerName, cluster, address) -> BrokerLiveInfo: the last heartbeat of each address",
     key=("brokerName", "clusterName", "brokerAddr"),
     columns=(
         _key("brokerName", "string", "broker group"),
@@ -157,7 +157,7 @@ BROKER_LIVE_TABLE: Final = Table(
         Column(
             "topicConfigDigest",
             "string",
-            "fingerprint of the registered topics whose rows are all present; null = unknown",
+            "fingerprint of the registered topics, if all their rows are present; null = unknown",
         ),
         Column("channels", "string", "JSON: gateway -> connection it registered over and when that was last heard"),
     ),
@@ -201,7 +201,7 @@ KV_CONFIG_TABLE: Final = Table(
 
 ROUTE_CHANGE_TABLE: Final = Table(
     name="routeChangeTable",
-    comment="who changed what, when: one row per changed row, per admin command and per refusal. Only grows",
+    comment="all changes with sender and time: one row per changed row, per admin command and per refusal. Only grows",
     trap="deleting a topic of three broker groups gives four rows: the command's, where tableName is null, and one for "
     "each group. Registrations have no row of their own, only those of what they changed; an expiry has one for each "
     "topic. The order of time is eventTime, epoch, offset, seq: an expiry has its broker's last heartbeat's",

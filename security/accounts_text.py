@@ -138,28 +138,28 @@ def _account(entry: Value, resolve: Resolve) -> Account:
     if role is not Role.BROKER and (account.clusters or account.broker_names):
         raise FileError(f"{where}: clusters and brokerNames bind a broker; its role is {role.word}")
     if account.token_expires_s is not None and account.token_digest is None:
-        raise FileError(f"{where}: tokenExpires without a token")
+        raise FileError(f"{where}: tokenExpires is set, but token is not")
     if not (secret_key or white or account.token_digest or account.certificates):
-        raise FileError(f"{where}: nobody can prove to be it: give it secretKey, certificate, token or address")
+        raise FileError(f"{where}: it has no credentials: set secretKey, certificate, token or whiteRemoteAddress")
     return account
 
 
 def _account_role(role: str, admin: str, where: str) -> Role:
     if admin.lower() not in ("", "true", "false"):
-        raise FileError(f"{where}: admin is true or false")
+        raise FileError(f"{where}: admin must be true or false")
     is_admin = admin.lower() == "true"
     if not role:
         return Role.ADMIN if is_admin else Role.READER
     found = _role(role, where)
     if is_admin and found is not Role.ADMIN:
-        raise FileError(f"{where}: admin is true, and its role is {found.word}")
+        raise FileError(f"{where}: admin is true, but role is {found.word}: remove one of the two")
     return found
 
 
 def _role(word: str, where: str) -> Role:
     found = role_of(word.strip())
     if found is None:
-        raise FileError(f"{where}: there is no role {word[:40]!r}: reader, broker or admin")
+        raise FileError(f"{where}: there is no role {word[:40]!r}: set reader, broker or admin")
     return found
 
 

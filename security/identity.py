@@ -51,4 +51,4 @@ class Unproven(NamedTuple):
     user: str | None = None
 
 
-ANONYMOUS: Final = Unproven("anonymous", "who are you? send AccessKey and Signature, or a client certificate")
+ANONYMOUS: Final = Unproven("anonymous", "not authenticated: send AccessKey and Signature, or a client certificate")

@@ -137,16 +137,16 @@ def _bad(why: str) -> Refusal:
 def _why(error: jwt.PyJWTError) -> str:
     """Return why a token is invalid, without its contents."""
     if isinstance(error, jwt.InvalidAudienceError):
-        return "that token is meant for somebody else (aud)"
+        return "that token is for another audience (aud)"
     if isinstance(error, jwt.InvalidIssuerError):
-        return "that token is of another issuer (iss)"
+        return "that token is from another issuer (iss)"
     if isinstance(error, jwt.ImmatureSignatureError):
-        return "that token does not count yet (nbf, iat)"
+        return "that token is not valid yet (nbf, iat)"
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"that token has no {error.claim}"
     if isinstance(error, jwt.InvalidSignatureError):
         return "that token's signature does not match"
-    return "that token is no JWT of this issuer"
+    return "that token is not a JWT of this issuer"
 
 
 def _role(claims: Mapping[str, Any], path: str) -> Role | None:

@@ -120,7 +120,7 @@ def _objection(
 ) -> tuple[str, str] | None:
     """Return the first reason to reject the request, as reason and remark, or None."""
     if needed is None:
-        return "unknown-request", "nobody may send this request to a NameServer"
+        return "unknown-request", "no role may send this request to a NameServer"
     role = identity.role
     if role is None:
         return (unproven or ANONYMOUS)[:2]
@@ -129,8 +129,8 @@ def _objection(
         return "plaintext", plaintext
     if role is Role.ADMIN and identity.by == "signature" and not (policy.admin_signature or policy.admin_plaintext):
         return "signature-alone", (
-            f"{identity.user} is an admin: its signature alone does not count, since a broker may have heard it. "
-            "Connect with the account's certificate or from its whiteRemoteAddress (--auth-admin-signature takes it "
+            f"{identity.user} is an admin: its signature alone is not accepted, because a broker may have seen it. "
+            "Connect with the account's certificate or from its whiteRemoteAddress (--auth-admin-signature accepts it "
             "nevertheless)"
         )
     if role < needed:
@@ -147,13 +147,13 @@ def _plaintext(policy: Policy, identity: Identity, role: Role) -> str | None:
     """Return why a proof does not count over an unencrypted connection, or None."""
     if identity.by == "signature" and role is Role.ADMIN and not policy.admin_plaintext:
         return (
-            f"{identity.user} is an admin: sign over TLS only, with the account's certificate or from its "
-            "whiteRemoteAddress, and change this key, since whoever heard it can send the request again as another "
-            "(--auth-admin-plaintext takes it nevertheless)"
+            f"{identity.user} is an admin, and its signature was sent without TLS. Use TLS, with the account's "
+            "certificate or from its whiteRemoteAddress. Change this key, because a reader of the network traffic can "
+            "send the request again (--auth-admin-plaintext accepts it nevertheless)"
         )
     if policy.require_tls and identity.by in ("signature", "token"):
         why = "--auth-require-tls, the default with a certificate"
-        return f"{identity.user}: keys and tokens are taken over TLS only ({why})"
+        return f"{identity.user}: signatures and tokens are accepted over TLS only ({why})"
     return None
 
 

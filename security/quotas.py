@@ -221,13 +221,13 @@ class Limiter:
 
     def _refusal(self, name: str, who: str, wait_s: float) -> Refusal:
         limit = getattr(self.quotas, FIELDS[name])
-        whose = f"for {who}" if who else "for all together"
+        scope = f"for {who}" if who else "for all peers together"
         if isinstance(limit, Rate):
             what, _, period = name.rpartition("-per-")
             amount = f"{limit.per_period:g} {_words(what)} a {_PERIOD_WORDS[period]}, {limit.burst:g} at once"
         else:
             amount = f"{limit} {_words(name.removeprefix('all-'))}"
-        remark = f"quota {name}: {amount}, {whose} ({OPTION} {name}=...); nothing was written"
+        remark = f"quota {name}: {amount}, {scope} ({OPTION} {name}=...); nothing was written"
         return Refusal(name, remark, wait_s)
 
 

@@ -121,9 +121,9 @@ def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions
     warnings = [f"{source}: {key} is not known here, and does nothing" for key in unknown]
     if _switch(given, "tls.test.mode.enable", source):
         raise SetupError(
-            f"{source}: tls.test.mode.enable=true means a certificate made up at the start,"
-            " which no client can verify. "
-            f"Set it to false, and {_SERVER}certPath and {_SERVER}keyPath."
+            f"{source}: tls.test.mode.enable=true creates a certificate at each start, "
+            "which no client can verify. "
+            f"Set it to false, and set {_SERVER}certPath and {_SERVER}keyPath."
         )
     cert = options.cert or given.get(f"{_SERVER}certPath", "")
     key = options.key or given.get(f"{_SERVER}keyPath", "")
@@ -161,7 +161,7 @@ def _client_auth(
     if asked is ClientAuth.NONE:
         if verifies:
             warnings.append(
-                f"{source or 'the options'}: no client is asked for a certificate, so none is verified: "
+                f"{source or 'the options'}: clients are not asked for a certificate, so none is verified: "
                 f"set {key} to optional or require"
             )
         return asked, None
@@ -170,8 +170,9 @@ def _client_auth(
     if not verifies:
         if asked is ClientAuth.REQUIRE:
             raise SetupError(
-                f"{source or '--tls-client-auth require'}: RocketMQ would ask for a certificate and take any. "
-                f"Set {_SERVER}authClient=true and {_SERVER}trustCertPath, or give --tls-client-ca; or ask for none."
+                f"{source or '--tls-client-auth require'}: RocketMQ would request a certificate and accept any. "
+                f"Set {_SERVER}authClient=true and {_SERVER}trustCertPath, or give --tls-client-ca, "
+                "or do not require certificates."
             )
         warnings.append(
             f"{source or '--tls-client-auth'}: certificates that clients show would not be verified "
@@ -180,8 +181,8 @@ def _client_auth(
         return ClientAuth.NONE, None
     if not ca:
         raise SetupError(
-            f"{source or '--tls-client-auth'}: clients' certificates are to be verified, but nothing says who signs "
-            f"them. Set {_SERVER}trustCertPath, or give --tls-client-ca."
+            f"{source or '--tls-client-auth'}: clients' certificates are to be verified, but no CA is configured. "
+            f"Set {_SERVER}trustCertPath, or give --tls-client-ca."
         )
     return asked, Path(ca)
 
@@ -207,8 +208,8 @@ def _protocol(given: Mapping[str, str], source: str) -> tuple[tuple[str, ...], s
 def _password(given: Mapping[str, str], options: TlsOptions) -> str:
     if options.key_password and not options.key_password.startswith(("file:", "env:")):
         raise SetupError(
-            "--tls-key-password takes a reference, file:PATH or env:NAME: "
-            "whoever lists this machine's processes reads a command line."
+            "--tls-key-password takes a reference, file:PATH or env:NAME, not the password: "
+            "every user of this machine can read a command line."
         )
     return options.key_password or given.get(f"{_SERVER}keyPassword", "")
 

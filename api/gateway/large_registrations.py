@@ -142,8 +142,8 @@ class LargeRegistrations:
                     broker=(command.ext("brokerName") or "")[:255],
                 )
                 raise UnavailableError(
-                    "the process that reads large registrations has died, took too long or cannot be started "
-                    f"({error!r}). Is there memory left? The next registration starts it anew."
+                    "the process that reads large registrations failed, took too long or did not start "
+                    f"({error!r}). Check the free memory. The next registration starts it again."
                 ) from error
             except BaseException:
                 self._drop()  # or the next one would get this one's answer

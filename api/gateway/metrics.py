@@ -61,7 +61,7 @@ class RouteMeter(Collector):
         for bound, count in zip((*map(str, _FAST_BUCKETS), "+Inf"), self._counts, strict=True):
             total += count
             buckets.append((bound, float(total)))
-        name, text = "rocketmq_namesrv_route_request_latency", "Time to answer a route query over HTTP, seconds."
+        name, text = "rocketmq_namesrv_route_request_latency", "Time to answer a route query over HTTP, in seconds."
         yield HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
 
 
@@ -91,7 +91,7 @@ class Metrics:
         registry = self.registry
         self.requests = Counter(
             "rocketmq_namesrv_requests",
-            "Requests answered.",
+            "Answered requests.",
             ("listener", "request", "code"),
             registry=registry,
         )
@@ -106,25 +106,25 @@ class Metrics:
         )
         self.registrations = Counter(
             "rocketmq_namesrv_registration_events",
-            "Registrations accepted.",
+            "Accepted registrations.",
             ("listener", "outcome"),
             registry=registry,
         )
         self.kv_latency = Histogram(
             "rocketmq_namesrv_kv_persist_latency",
-            "Time until a KV command was answered, seconds.",
+            "Time to answer a KV command, in seconds.",
             buckets=_WAITS,
             registry=registry,
         )
         self.security = Counter(
             "rocketmq_namesrv_security_events",
-            "Refused for protection. HTTP: unauthorized, forbidden, cross-site, unknown-host, "
-            "too-large, request-timeout, system-busy, quota-exceeded. "
+            "Refused requests and closed connections. "
             "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
             "evicted-idle, quota-connections, quota-tls-handshakes, not-encrypted, tls-handshake, tls-record, "
             "tls-deadline. "
-            "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-subscriber, evicted-history, "
-            "bad-request, each with http- before it.",
+            "HTTP has these with the prefix http-, and http-evicted-memory, http-evicted-body, http-evicted-long-poll, "
+            "http-evicted-subscriber, http-evicted-history, http-bad-request. HTTP also has unauthorized, forbidden, "
+            "cross-site, unknown-host, too-large, request-timeout, system-busy, quota-exceeded.",
             ("reason",),
             registry=registry,
         )
@@ -133,7 +133,7 @@ class Metrics:
         )
 
     def observe_access(self, mode: str, is_failing: Callable[[], bool]) -> Counter:
-        """Add what tells of refusals, where anybody is asked who they are. Once.
+        """Add the metrics of refused requests, if there are accounts. Call it once.
 
         Args:
             mode: The operator's.
@@ -144,12 +144,12 @@ class Metrics:
         """
         counter = Counter(
             "routelake_auth_refused",
-            "Requests refused for want of a role; with mode audit, those that enforce would refuse.",
+            "Requests refused because a role is missing. In mode audit, requests that mode enforce would refuse.",
             ("mode", "reason", "role"),
             registry=None if mode == "off" else self.registry,
         )
         if mode != "off":
-            text = "1 while the file of accounts cannot be used as it is; the accounts read before hold."
+            text = "1 while the accounts file is invalid or unreadable, so that the previous accounts are used."
             Gauge("routelake_auth_file_failing", text, registry=self.registry).set_function(lambda: float(is_failing()))
         return counter
 
@@ -159,7 +159,7 @@ class Metrics:
         Gauge("routelake_log_wal_bytes", text, registry=self.registry).set_function(size_bytes)
 
     def before_scrape(self, bring: Callable[[], None]) -> None:
-        """Call back before every scrape: whoever counts in plain numbers brings them then."""
+        """Call back before every scrape, so that a counter in plain numbers can be copied into its metric."""
         self._bring.append(bring)
 
     def observe(self, gateway: Gateway) -> None:
@@ -190,29 +190,33 @@ class Metrics:
         gauge("rocketmq_nameserver_up", "1 while this gateway serves.", lambda: 1.0)
         gauge("rocketmq_namesrv_active_brokers", "Live broker addresses.", live)
         gauge("rocketmq_namesrv_topics", "Topics with a route.", lambda: float(len(gateway.view.topics)))
-        gauge("rocketmq_namesrv_route_freshness", "Age of the newest event that the routes show, seconds.", freshness)
-        gauge("routelake_epoch", "Epoch that the routes show.", lambda: float(gateway.view.epoch))
-        gauge("routelake_folded_offset", "Log offset up to which it shows.", lambda: float(gateway.shown.offset))
-        gauge("routelake_commit_age_seconds", "Age of the commit that the routes show.", commit_age)
-        gauge("routelake_fold_status_age_seconds", "Time since the fold was heard of.", fold_age)
+        gauge("rocketmq_namesrv_route_freshness", "Age of the newest event in the routes, in seconds.", freshness)
+        gauge("routelake_epoch", "Newest epoch in the routes.", lambda: float(gateway.view.epoch))
+        gauge(
+            "routelake_folded_offset",
+            "Offset of the event log that the routes include.",
+            lambda: float(gateway.shown.offset),
+        )
+        gauge("routelake_commit_age_seconds", "Age of the newest epoch in the routes, in seconds.", commit_age)
+        gauge("routelake_fold_status_age_seconds", "Time since the last status of the fold, in seconds.", fold_age)
         gauge(
             "routelake_event_time_ahead_seconds",
-            "By how much the time of the event log is ahead of this machine's clock.",
+            "Time by which the event log is ahead of this machine's clock, in seconds.",
             ahead,
         )
         gauge(
             "routelake_log_failing",
-            "1 while the event log refuses appends, or one has been under way for long.",
+            "1 while appends to the event log fail or do not finish.",
             lambda: float(gateway.log_failing),
         )
         gauge(
             "routelake_view_errors",
-            "Failures to read the tables since the start.",
+            "Failed reads of the tables since the start.",
             lambda: float(gateway.follower.status().errors),
         )
         gauge(
             "routelake_view_step_seconds",
-            "How long the last step to a newer view took.",
+            "Duration of the last step to a newer view, in seconds.",
             lambda: gateway.follower.status().last_step_s,
         )
         for collect in (_versions, _head_checks, _self_preservation):
@@ -241,26 +245,28 @@ class _Collected(NamedTuple):
 
 def _certificate(tls: Tls) -> Iterable[Metric]:
     """The certificate that new connections get."""
-    yield CounterMetricFamily("routelake_tls_reloads", "Changed certificates that were taken.", tls.reloads)
+    yield CounterMetricFamily("routelake_tls_reloads", "Changed certificates that were loaded.", tls.reloads)
     yield CounterMetricFamily(
-        "routelake_tls_reload_failures", "Changed certificates that were not taken.", tls.reload_failures
+        "routelake_tls_reload_failures", "Changed certificates that could not be loaded.", tls.reload_failures
     )
     yield GaugeMetricFamily(
         "routelake_tls_certificate_not_after_seconds",
-        "When the certificate in use expires, seconds since the epoch.",
+        "Time at which the certificate in use expires, in seconds since 1970.",
         tls.not_after_s,
     )
 
 
 def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
     """Report a peer's limits, their usage and the refusals. The quotas are a fixed set; peers are never named."""
-    refused = CounterMetricFamily("routelake_quota_refused", "Refused for a quota.", labels=("quota",))
+    refused = CounterMetricFamily("routelake_quota_refused", "Requests refused because of a quota.", labels=("quota",))
     limits = GaugeMetricFamily(
-        "routelake_quota_limit", "The limit; of a rate, for its period. Absent: none.", labels=("quota",)
+        "routelake_quota_limit",
+        "Limit of each quota, for a rate in its period. Absent without a limit.",
+        labels=("quota",),
     )
     used = GaugeMetricFamily(
         "routelake_quota_used_ratio",
-        "Of what may be done at once, how much the peer has done that has done most; 1: all.",
+        "Highest utilization of a burst limit by any peer, from 0 to 1.",
         labels=("quota",),
     )
     for name, field in FIELDS.items():
@@ -271,14 +277,16 @@ def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
     for name, ratio in quotas.used().items():
         used.add_metric((name,), ratio)
     charged = CounterMetricFamily(
-        "routelake_quota_charged_bytes", "What writes were charged, about what they take.", labels=("quota",)
+        "routelake_quota_charged_bytes",
+        "Estimated bytes of writes on the event log and in the tables.",
+        labels=("quota",),
     )
     for name in (HEARTBEAT_BYTES, *CHANGE_BYTES.values()):
         charged.add_metric((name,), quotas.charged_bytes[name])
     yield from (refused, limits, used, charged)
     yield CounterMetricFamily(
         "routelake_quota_unwritten",
-        "Heartbeats over their quota that were answered and not written, since the last one was young.",
+        "Heartbeats over the quota that were answered but not written, because the previous one was recent.",
         quotas.unwritten,
     )
 
@@ -287,28 +295,30 @@ def _head_checks(gateway: Gateway) -> Iterable[Metric]:
     """Results of comparing live view and tables, and the versions of their rules."""
     checks = gateway.replica.checks
     epochs = CounterMetricFamily(
-        "routelake_live_view_epochs", "Epochs that were compared with the live view.", labels=("result",)
+        "routelake_live_view_epochs", "Epochs that were or were not compared with the live view.", labels=("result",)
     )
     epochs.add_metric(("compared",), checks.compared)
     epochs.add_metric(("unchecked",), checks.unchecked)
     yield epochs
     differences = CounterMetricFamily(
-        "routelake_live_view_differences", "Rows that differed between live view and tables.", labels=("table",)
+        "routelake_live_view_differences", "Rows that differed between the live view and the tables.", labels=("table",)
     )
     for table in STATE_TABLES:
         differences.add_metric((table.name,), checks.differences[table.name])
     yield differences
     yield GaugeMetricFamily(
         "routelake_live_view_fallback",
-        "1 while answers follow the tables alone.",
+        "1 in fallback mode, in which the gateway serves the committed view.",
         float(gateway.replica.fallback_reason is not None),
     )
     yield GaugeMetricFamily(
         "routelake_live_view_waiting_bytes",
-        "Records of this gateway that are on the log and not in the live view yet. Beyond 64 MiB they are read again.",
+        "Bytes that this gateway wrote and the live view lacks. Above 64 MiB they are read from the event log.",
         gateway.replica.waiting_bytes,
     )
-    rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: no epoch yet.", labels=("of",))
+    rules = GaugeMetricFamily(
+        "routelake_rules_version", "Version of the state machine. 0: no epoch yet.", labels=("of",)
+    )
     rules.add_metric(("gateway",), STATE_MACHINE_VERSION)
     rules.add_metric(("tables",), gateway.follower.view.commit.rules_version)
     yield rules
@@ -321,28 +331,30 @@ def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
     if not (percent or since_ms):
         return
     yield GaugeMetricFamily(
-        "routelake_self_preservation", "1 while a pause keeps silent brokers routed.", float(since_ms > 0)
+        "routelake_self_preservation", "1 while a pause keeps brokers without heartbeats routed.", float(since_ms > 0)
     )
     yield GaugeMetricFamily(
-        "routelake_self_preservation_percent", "Share of live brokers above which expiry pauses; 0: off.", percent
+        "routelake_self_preservation_percent",
+        "Threshold of self-preservation, in percent of the live brokers. 0: off.",
+        percent,
     )
     yield GaugeMetricFamily(
         "routelake_self_preservation_seconds",
-        "For how long expiry has paused.",
+        "Duration of the current pause of expiry, in seconds.",
         max(0.0, (gateway.live_view.event.now_ms - since_ms) / 1000) if since_ms else 0.0,
     )
     counted = gateway.preservation.counted
     if counted is not None:
         yield GaugeMetricFamily(
             "routelake_silent_brokers",
-            "Live broker addresses that more than half of their timeout has passed for.",
+            "Live broker addresses without a heartbeat for more than half of their timeout.",
             float(counted.silent),
         )
 
 
 def _versions(gateway: Gateway) -> Iterable[Metric]:
     """routelake_delta_version, by table: the tables are a fixed set."""
-    found = Metric("routelake_delta_version", "Delta version of each table that the routes show.", "gauge")
+    found = Metric("routelake_delta_version", "Delta version of each table in the routes.", "gauge")
     for table, version in gateway.view.commit.versions.items():
         found.add_sample("routelake_delta_version", {"table": table}, version)
     yield found

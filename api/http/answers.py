@@ -238,7 +238,7 @@ class Change(Answer, frozen=True, kw_only=True):
     command: str
     outcome: Literal["applied", "unchanged", "rejected"]
     reason: Annotated[str | None, Meta(description="why it was rejected")] = None
-    actor: Annotated[dict[str, Any] | None, Meta(description="who sent it; absent for an expiry")] = None
+    actor: Annotated[dict[str, Any] | None, Meta(description="sender of the command; absent for an expiry")] = None
     table_name: Annotated[
         str | None, Meta(description="table of the changed row; absent: about the command itself")
     ] = None

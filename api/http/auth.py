@@ -355,7 +355,7 @@ class Authenticator:
         """Return why a write without a token is not accepted; None if it is."""
         if self._settings.anonymous_writes:
             return None
-        why: str | None = request.scope.get(_FOREIGN, "nobody has looked where it comes from")
+        why: str | None = request.scope.get(_FOREIGN, "the origin of the connection was not checked")
         return why
 
 

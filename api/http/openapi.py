@@ -84,39 +84,44 @@ _READ_HEADERS: Final = {
         "description": "Epoch and digest of the body; send it back as If-None-Match.",
         "schema": {"type": "string", "examples": ['"5-0d1f62c9a3b8e754"']},
     },
-    "X-Routelake-Epoch": {"description": "The epoch this answer shows.", "schema": {"type": "integer"}},
-    "X-Routelake-Offset": {"description": "Everything up to this log offset is in.", "schema": {"type": "integer"}},
+    "X-Routelake-Epoch": {"description": "The epoch that this answer shows.", "schema": {"type": "integer"}},
+    "X-Routelake-Offset": {
+        "description": "The answer includes all events up to this offset.",
+        "schema": {"type": "integer"},
+    },
 }
 
 
 DESCRIPTION: Final = """\
-Everything a broker, an operator or a dashboard does with a RocketMQ NameServer, and what only this one can: the routes
-of any earlier moment, and who changed them.
+Every function of a RocketMQ NameServer for brokers, operators and dashboards, and the history: the routes at any point
+in time, and the sender of each change.
 
-**Writes** are facts on one event log. The answer carries the log `offset`: 200 with what the rules made of it, 202 when
-it is durable and this gateway cannot follow the log at the moment. Sending a fact twice is harmless.
+**Writes** append an event to the event log. The answer has its `offset`. 200 has the outcome. 202 means that the event
+is durable, but this gateway cannot follow the event log at present. You can safely send a write twice.
 
-**Reads** come from the live view: the latest consistent commit of all tables, an *epoch*, and what the log holds
-beyond it; with `reads=committed` from the epoch alone. `X-Routelake-Offset` and `X-Routelake-Epoch` tell what an answer
-shows; If-None-Match gives 304 while the content is the same. `wait_for=<offset>` makes a read wait for a write.
+**Reads** come from the live view: the latest *epoch*, which is a consistent commit of all tables, and the newer events
+of the event log. With `reads=committed` they come from the epoch alone. `X-Routelake-Offset` and `X-Routelake-Epoch`
+name the state that an answer shows. If-None-Match gives 304 while the content is the same. With `wait_for=<offset>` a
+read waits for a write.
 
 **Errors** are RFC 9457 problem details with RocketMQ's ResponseCode as `code`.
 
-**HEAD** is answered wherever GET is, with the same headers; **OPTIONS** names the methods of any path in `Allow`.
+**HEAD** is available wherever GET is, with the same headers. **OPTIONS** returns the methods of a path in `Allow`.
 
-**Who may write**: with tokens configured, whoever sends one (`Authorization: Bearer`); without, this machine only.
+**Permission to write**: if tokens are configured, send one (`Authorization: Bearer`). Without tokens, only this machine
+may write.
 """
 
 TAGS: Final = [
-    {"name": "ingest", "description": "What a broker tells a NameServer. Field names are RocketMQ's."},
-    {"name": "topics", "description": "Topics and their routes, now and in the past; long polls."},
+    {"name": "ingest", "description": "Requests of brokers. Field names are RocketMQ's."},
+    {"name": "topics", "description": "Topics and their routes, now and in the past. Long polls."},
     {"name": "clusters", "description": "Clusters, broker groups, live brokers."},
     {
         "name": "admin",
-        "description": "Commands: delete a topic, take a broker out of writing and put it back; self-preservation.",
+        "description": "Commands for topics, write permission of brokers, and self-preservation.",
     },
-    {"name": "kv", "description": "KV configuration, above all order configuration."},
-    {"name": "history", "description": "Who changed what, when; the epochs."},
+    {"name": "kv", "description": "KV configuration, for example order configuration."},
+    {"name": "history", "description": "Changes with sender and time, and the epochs."},
     {"name": "health", "description": "Liveness, readiness, metrics."},
 ]
 

@@ -66,12 +66,12 @@ _ERRORS: Final = {"errors": [{"field": "brokerId", "message": "must be greater t
 _CODES = ResponseCode
 
 BAD_REQUEST: Final = Kind(
-    "bad-request", 400, "The request cannot be read", _CODES.SYSTEM_ERROR, "not JSON: a value is missing (byte 14)"
+    "bad-request", 400, "Malformed request", _CODES.SYSTEM_ERROR, "not JSON: a value is missing (byte 14)"
 )
 BAD_PARAMETER: Final = Kind(
     "bad-parameter",
     400,
-    "A parameter breaks a rule",
+    "Invalid parameter",
     _CODES.SYSTEM_ERROR,
     "wait: must be a number of seconds from 0 to 300",
     {"errors": [{"field": "wait", "message": "must be a number of seconds from 0 to 300"}]},
@@ -79,58 +79,63 @@ BAD_PARAMETER: Final = Kind(
 BAD_BODY: Final = Kind(
     "bad-body",
     422,
-    "The body breaks a rule",
+    "Invalid body",
     _CODES.SYSTEM_ERROR,
     "brokerId: must be greater than or equal to 0",
     _ERRORS,
 )
 UNAUTHORIZED: Final = Kind(
-    "unauthorized", 401, "A bearer token is needed", _CODES.NO_PERMISSION, "this gateway accepts writes with a token"
+    "unauthorized", 401, "Authentication required", _CODES.NO_PERMISSION, "this gateway accepts writes with a token"
 )
 FORBIDDEN: Final = Kind(
     "forbidden",
     403,
-    "Not allowed",
+    "Permission denied",
     _CODES.NO_PERMISSION,
     "without tokens, writes are accepted from this machine only",
 )
 CROSS_SITE: Final = Kind(
     "cross-site",
     403,
-    "A write from another site's page",
+    "Cross-site write",
     _CODES.NO_PERMISSION,
     "a page of another site asked a browser for this (Sec-Fetch-Site: cross-site); such writes are not taken",
 )
 UNKNOWN_HOST: Final = Kind(
     "unknown-host",
     403,
-    "The Host header names no host of this gateway",
+    "Unknown host in the Host header",
     _CODES.NO_PERMISSION,
     "the Host header says 'evil.example': name an IP address, localhost or this machine",
 )
 LISTING_DISABLED: Final = Kind(
-    "listing-disabled", 403, "Listing is switched off", _CODES.SYSTEM_ERROR, "enableAllTopicList is false"
+    "listing-disabled", 403, "Listing disabled", _CODES.SYSTEM_ERROR, "enableAllTopicList is false"
 )
 NOT_FOUND: Final = Kind(
-    "not-found", 404, "No such resource", _CODES.QUERY_NOT_FOUND, "there is no namespace ORDER_TOPIC_CONFIG"
+    "not-found", 404, "Resource not found", _CODES.QUERY_NOT_FOUND, "there is no namespace ORDER_TOPIC_CONFIG"
 )
 NO_SUCH_ENDPOINT: Final = Kind(
-    "no-such-endpoint", 404, "No such endpoint", _CODES.REQUEST_CODE_NOT_SUPPORTED, "see /docs for what there is"
+    "no-such-endpoint", 404, "Endpoint not found", _CODES.REQUEST_CODE_NOT_SUPPORTED, "see /docs for what there is"
 )
 TOPIC_NOT_EXIST: Final = Kind(
     "topic-not-exist",
     404,
-    "The topic does not exist",
+    "Topic not found",
     _CODES.TOPIC_NOT_EXIST,
     "no topic route info in name server for the topic: orders; GET /v1/topics/orders/changes says what became of it",
 )
 FUTURE_EPOCH: Final = Kind(
-    "future-epoch", 404, "Not written yet", _CODES.QUERY_NOT_FOUND, "epoch 900 does not exist yet", {"newestEpoch": 42}
+    "future-epoch",
+    404,
+    "Epoch not written yet",
+    _CODES.QUERY_NOT_FOUND,
+    "epoch 900 does not exist yet",
+    {"newestEpoch": 42},
 )
 FUTURE_TIME: Final = Kind(
     "future-time",
     404,
-    "That time has not come",
+    "Time is in the future",
     _CODES.QUERY_NOT_FOUND,
     "2099-01-01T00:00:00Z has not come yet; it is 2026-01-01T00:00:00Z here",
     {"now": "2026-01-01T00:00:00Z"},
@@ -138,21 +143,21 @@ FUTURE_TIME: Final = Kind(
 BEFORE_HISTORY: Final = Kind(
     "before-history",
     404,
-    "Before the beginning",
+    "Time is before the first epoch",
     _CODES.QUERY_NOT_FOUND,
     "1999-12-31T23:59:59Z is before the first epoch: epoch 1 of 2026-01-01T00:00:00Z",
     {"firstEpoch": 1, "firstTime": "2026-01-01T00:00:00Z"},
 )
 METHOD_NOT_ALLOWED: Final = Kind(
-    "method-not-allowed", 405, "Wrong method", _CODES.REQUEST_CODE_NOT_SUPPORTED, "this endpoint answers GET"
+    "method-not-allowed", 405, "Method not allowed", _CODES.REQUEST_CODE_NOT_SUPPORTED, "this endpoint answers GET"
 )
 TIMEOUT: Final = Kind(
-    "request-timeout", 408, "The body took too long", _CODES.SYSTEM_ERROR, "the body was not complete after 30 s"
+    "request-timeout", 408, "Request timeout", _CODES.SYSTEM_ERROR, "the body was not complete after 30 s"
 )
 REFUSED: Final = Kind(
     "registration-refused",
     409,
-    "The registration was refused",
+    "Registration refused",
     _CODES.SYSTEM_ERROR,
     "a registration with exactly one topic may not create a broker: register all topics first",
     {
@@ -166,7 +171,7 @@ REFUSED: Final = Kind(
 GONE: Final = Kind(
     "vacuumed",
     410,
-    "No longer readable",
+    "History no longer available",
     _CODES.QUERY_NOT_FOUND,
     "epoch 3 is older than what is kept",
     {"oldestEpoch": 12, "oldestTime": "2026-01-01T00:00:00.000Z"},
@@ -174,30 +179,35 @@ GONE: Final = Kind(
 OTHER_LAKE: Final = Kind(
     "other-lake",
     410,
-    "The token is of another lake",
+    "Token of another lake",
     _CODES.QUERY_NOT_FOUND,
     "cursor is of another lake, of this one before a restore, or too old: begin without it",
 )
 TOO_LARGE: Final = Kind(
-    "too-large", 413, "The request is too large", _CODES.SYSTEM_ERROR, "the body is larger than 67108864 bytes"
+    "too-large", 413, "Request too large", _CODES.SYSTEM_ERROR, "the body is larger than 67108864 bytes"
 )
 UNSUPPORTED_MEDIA: Final = Kind(
-    "unsupported-media-type", 415, "Not JSON", _CODES.SYSTEM_ERROR, "send the body as application/json"
+    "unsupported-media-type", 415, "Unsupported media type", _CODES.SYSTEM_ERROR, "send the body as application/json"
 )
 TOO_MANY: Final = Kind(
     "quota-exceeded",
     429,
-    "Too much at once",
+    "Quota exceeded",
     _CODES.SYSTEM_BUSY,
     "quota admin-requests-per-s: 50 admin requests a second, 10000 at once, for 10.0.0.1 "
     "(--quota admin-requests-per-s=...); nothing was written",
     {"quota": "admin-requests-per-s"},
 )
 INTERNAL: Final = Kind(
-    "internal-error", 500, "routelake failed", _CODES.SYSTEM_ERROR, "this is a defect; the gateway's log says more"
+    "internal-error", 500, "Internal error", _CODES.SYSTEM_ERROR, "this is a defect; the gateway's log says more"
 )
 BUSY: Final = Kind(
-    "system-busy", 503, "Not now", _CODES.SYSTEM_BUSY, "offset 17 is not visible here yet; try again", {"offset": 17}
+    "system-busy",
+    503,
+    "Temporarily unavailable",
+    _CODES.SYSTEM_BUSY,
+    "offset 17 is not visible here yet; try again",
+    {"offset": 17},
 )
 
 KINDS: Final = (

@@ -34,7 +34,7 @@ def view_problem(gateway: Gateway) -> str | None:
     """Return why the view is not reliable; None if it is, or if the lake is empty."""
     status = gateway.follower.status()
     if gateway.replica.failing:
-        return "cannot read the event log (see the gateway's log); routes are as they last were"
+        return "cannot read the event log, so the routes are not updated: see the gateway's log"
     if status.failing:
         return f"the tables cannot be read: {status.last_error}"
     return service_problem(gateway)
@@ -45,7 +45,7 @@ def log_problem(gateway: Gateway) -> str | None:
     if gateway.clock_problem is not None:
         return gateway.clock_problem
     if gateway.log_failing:
-        return "the event log refuses appends (see the gateway's log), or one has been under way for long"
+        return "appends to the event log fail or do not finish: see the gateway's log"
     return None
 
 
@@ -55,15 +55,15 @@ def clock_problem(gateway: Gateway) -> str | None:
     if ahead_s is None or ahead_s <= _AHEAD_S:
         return None
     return (
-        f"the event log's time is {ahead_s:.0f} s ahead of this machine's clock: one of the clocks is wrong, or was "
-        "when it wrote (docs/how-to/operate/clocks.md)"
+        f"the time of the event log is {ahead_s:.0f} s ahead of this machine's clock: correct the clock that is or was "
+        "wrong (docs/how-to/operate/clocks.md)"
     )
 
 
 def _lag_problem(gateway: Gateway) -> str | None:
     fold, epoch = gateway.fold.status, gateway.follower.status().epoch
     if fold is not None and fold.epoch - epoch > _MAX_EPOCHS_BEHIND:
-        return f"the view is at epoch {epoch}, the fold at {fold.epoch}"
+        return f"the routes are at epoch {epoch}, but the fold is at {fold.epoch}"
     return None
 
 
@@ -87,10 +87,10 @@ def routes_age_s(gateway: Gateway) -> float | None:
 def live_view_problem(replica: LiveReplica) -> str | None:
     """Return why answers are not from the live view, or how the tables have differed from the log since the start."""
     if replica.fallback_reason is not None:
-        return f"answers follow the tables alone: {replica.fallback_reason}"
+        return f"fallback mode: serving the committed view: {replica.fallback_reason}"
     if replica.checks.last is None:
         return None
-    return f"the tables differ from the event log, which answers follow: {replica.checks.last}"
+    return f"the tables differ from the event log, and the routes are those of the event log: {replica.checks.last}"
 
 
 def preservation_problem(gateway: Gateway) -> str | None:
@@ -103,8 +103,9 @@ def preservation_problem(gateway: Gateway) -> str | None:
     if not since_ms:
         return None
     counted = gateway.preservation.counted
-    who = "" if counted is None else f"; {counted.silent} of {counted.live} are silent"
-    return f"self-preservation: no broker expires since {(gateway.live_view.event.now_ms - since_ms) / 1000:.0f} s{who}"
+    count = "" if counted is None else f"; {counted.silent} of {counted.live} have no heartbeats"
+    since_s = (gateway.live_view.event.now_ms - since_ms) / 1000
+    return f"self-preservation: no broker expires since {since_s:.0f} s{count}"
 
 
 def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:
@@ -120,8 +121,8 @@ def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:
         return f"the fold has not run on this lake yet{why}"
     age_s = gateway.fold.age_s or 0.0
     if age_s > stale_s or failure is not None:
-        return f"the fold was last heard of {age_s:.0f} s ago{why}"
+        return f"the last status of the fold is {age_s:.0f} s old{why}"
     behind = gateway.started_offset - gateway.committed.offset
     if behind > 0:
-        return f"the fold has {behind} events to go to the start of this gateway"
+        return f"the fold is catching up: {behind} events before the start of this gateway are not in the tables yet"
     return None

@@ -61,7 +61,7 @@ class ActivityQuery(ReadQuery):
 @router.get(
     "/activity",
     operation_id="getActivity",
-    summary="How much changed when",
+    summary="Count changes over time",
     responses=read(
         ActivityAnswer,
         {
@@ -78,10 +78,10 @@ class ActivityQuery(ReadQuery):
 async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeChangeTable, counted by command into points of equal width, which are aligned to UTC.
 
-    `start` and `width` are milliseconds, or epochs (`by=epoch`). A point in which nothing changed is left out; its
-    totals are those of the point before. Times are event times: an expiry counts from its deadline. An answer is kept
-    for twenty times as long as it took to compute: `epoch` says what it is computed from. With `wait_for` it is never
-    older than what you wait for.
+    `start` and `width` are milliseconds, or epochs (`by=epoch`). A point without a change is left out. Its totals are
+    those of the previous point. Times are event times, so an expiry counts from its deadline. The gateway keeps an
+    answer for twenty times as long as it took to compute. `epoch` is the epoch of the answer. With `wait_for`, the
+    answer includes the write.
     """
     asked = ActivityAsked(from_=query.from_, to=query.to, by=query.by, points=query.points, totals=query.totals)
     is_fresh = query.wait_for is not None
@@ -120,7 +120,7 @@ _LIFE: Final[dict[str, Any]] = {
 @router.get(
     "/lifelines",
     operation_id="getLifelines",
-    summary="When each address of each broker was alive",
+    summary="List the times at which each broker address was alive",
     responses=read(
         LifelinesAnswer,
         {

@@ -35,14 +35,14 @@ class DeleteTopicQuery(BaseModel):
 @router.delete(
     "/topics/{topic:names}",
     operation_id="deleteTopic",
-    summary="Delete a topic in the NameServer",
+    summary="Delete a topic from the NameServer",
     responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
 )
 async def delete_topic(request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()]) -> Response:
-    """DELETE_TOPIC_IN_NAMESRV (216): removes the topic's rows. The brokers keep the topic; delete it there first.
+    """DELETE_TOPIC_IN_NAMESRV (216): remove the topic's rows. The brokers keep the topic, so delete it there first.
 
-    A broker that still has the topic writes it again with its next registration. Static mappings stay. Deleting what
-    does not exist is `unchanged`.
+    A broker that still has the topic writes it again with its next registration. Static mappings stay. If the topic
+    does not exist, the outcome is `unchanged`.
     """
     context = context_of(request)
     sender = context.guard.writer(request)
@@ -57,13 +57,13 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
 @router.post(
     "/brokers/{brokerName:name}/wipe-write-perm",
     operation_id="wipeWritePerm",
-    summary="Take a broker out of writing",
+    summary="Clear the write permission of a broker",
     responses=write(WipeAnswer, {**RECEIPT_EXAMPLE, "wipeTopicCount": 12}),
 )
 async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response:
-    """WIPE_WRITE_PERM_OF_BROKER (205): clears the write bit of every topic on this broker.
+    """WIPE_WRITE_PERM_OF_BROKER (205): clear the write bit of every topic on this broker.
 
-    Lasts until the broker registers with a new dataVersion. Needs no body.
+    It lasts until the broker registers with a new dataVersion. The request needs no body.
     """
     context = context_of(request)
     sender = context.guard.writer(request)
@@ -76,13 +76,13 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
 @router.post(
     "/brokers/{brokerName:name}/add-write-perm",
     operation_id="addWritePerm",
-    summary="Put a broker back into writing",
+    summary="Set the write permission of a broker",
     responses=write(AddAnswer, {**RECEIPT_EXAMPLE, "addTopicCount": 12}),
 )
 async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
-    """ADD_WRITE_PERM_OF_BROKER (327): sets the permission of every topic on this broker to 6 (read and write).
+    """ADD_WRITE_PERM_OF_BROKER (327): set the permission of every topic on this broker to 6 (read and write).
 
-    As in RocketMQ, TBW102 loses its inherit bit by that. Needs no body.
+    As in RocketMQ, TBW102 loses its inherit bit. The request needs no body.
     """
     context = context_of(request)
     sender = context.guard.writer(request)

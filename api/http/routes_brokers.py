@@ -71,12 +71,12 @@ SLAVE_EXAMPLE: Final[dict[str, Any]] = {
     ),
 )
 async def register(request: Request) -> Response:
-    """REGISTER_BROKER (103): a broker, its address, its topics.
+    """REGISTER_BROKER (103): register a broker with its address and topics.
 
-    An idempotent fact: sending it again is a heartbeat. Rows of known topics are written only when `dataVersion`
-    differs from the last one; topics that are absent stay, unless deleteTopicWithBrokerRegistration is on. A first
-    registration with exactly one topic is refused (409, SINGLE_TOPIC_REFUSED), and so is one whose brokerId is held by
-    a living address with a higher stateVersion (409, STATE_VERSION_CONFLICT).
+    If you send a registration again, it is a heartbeat. Rows of known topics are written only if `dataVersion` differs
+    from the last one. Absent topics stay, unless deleteTopicWithBrokerRegistration is on. Two registrations are refused
+    with 409: a first one with exactly one topic (SINGLE_TOPIC_REFUSED), and one with the brokerId of a live address
+    with a higher stateVersion (STATE_VERSION_CONFLICT).
     """
     context = context_of(request)
     sender = context.guard.writer(request)
@@ -102,14 +102,14 @@ async def register(request: Request) -> Response:
 @router.post(
     "/heartbeat",
     operation_id="heartbeat",
-    summary="Say that a broker is alive",
+    summary="Send the heartbeat of a broker",
     responses=write(HeartbeatAnswer, {**RECEIPT_EXAMPLE, "outcome": "unchanged", "known": True}, *BODY_PROBLEMS),
     openapi_extra=body(BrokerHeartbeatBody, heartbeat=("a heartbeat", _IDENTITY)),
 )
 async def heartbeat(request: Request) -> Response:
-    """BROKER_HEARTBEAT (904): moves the broker's deadline. Has no effect for a broker that is not registered.
+    """BROKER_HEARTBEAT (904): move the deadline of a registered broker.
 
-    Answered when it is durable. `known` tells whether the broker is live; if not, register.
+    The gateway answers when the heartbeat is durable. If `known` is false, the broker is not live and has to register.
     """
     context = context_of(request)
     sender = context.guard.writer(request)
@@ -129,9 +129,9 @@ async def heartbeat(request: Request) -> Response:
     openapi_extra=body(UnregisterBrokerBody, unregister=("a broker that shuts down", {**_IDENTITY, "brokerId": 0})),
 )
 async def unregister(request: Request) -> Response:
-    """UNREGISTER_BROKER (104): removes an address; the last one of a brokerName takes its queue rows along.
+    """UNREGISTER_BROKER (104): remove an address, and with the last one of a brokerName its queue rows.
 
-    `outcome` is unchanged when nothing was known about it.
+    `outcome` is unchanged if the broker was not known.
     """
     context = context_of(request)
     sender = context.guard.writer(request)

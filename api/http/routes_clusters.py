@@ -64,7 +64,7 @@ class BrokersQuery(PastQuery):
 @router.get(
     "/clusters",
     operation_id="getClusters",
-    summary="Every broker group and cluster",
+    summary="List broker groups and clusters",
     responses=read(
         ClusterInfo,
         {"brokerAddrTable": {"broker-a": _DATA}, "clusterAddrTable": {"DefaultCluster": ["broker-a"]}},
@@ -72,7 +72,7 @@ class BrokersQuery(PastQuery):
     ),
 )
 async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None) -> Response:
-    """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the true ones, acting masters or not."""
+    """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the registered ones, also for acting masters."""
     view, position = await seen(request, query, past.clusters_at)
 
     def encode() -> bytes:
@@ -89,11 +89,11 @@ async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _
 @router.get(
     "/brokers",
     operation_id="listBrokers",
-    summary="Live brokers",
+    summary="List live brokers",
     responses=read(BrokerListAnswer, {"brokers": [_LIVE]}, *PAST_PROBLEMS),
 )
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
-    """Every live broker address: when it was heard, how long it may stay silent, what it registered last.
+    """Every live broker address with the time of its last heartbeat, its timeout and its last registration.
 
     In the live view `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is at most
     ten seconds old, because times of heartbeats reach the tables that often. Expiry does not depend on it.
@@ -110,7 +110,7 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
 @router.get(
     "/brokers/{brokerName:name}",
     operation_id="getBroker",
-    summary="One broker group",
+    summary="Return a broker group",
     responses=read(BrokerAnswer, {**_DATA, "topicCount": 12, "live": [_LIVE]}, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_broker(
@@ -119,7 +119,7 @@ async def get_broker(
     query: Annotated[PastQuery, Query()],
     _: IfNoneMatch = None,
 ) -> Response:
-    """A broker group: its addresses by brokerId, how many topics it holds, and its live rows."""
+    """A broker group: its addresses by brokerId, its number of topics, and its live rows."""
     view, position = await seen(request, query, partial(past.broker_at, broker_name=broker_name))
     rows = view.live_rows(broker_name)
     if broker_name not in view.groups:

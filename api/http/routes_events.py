@@ -58,7 +58,7 @@ class EventsQuery(ReadQuery):
 @router.get(
     "/events",
     operation_id="listenEvents",
-    summary="Epochs as they come (server-sent events)",
+    summary="Subscribe to epochs (server-sent events)",
     response_class=Response,
     responses=_ANSWER,
 )
@@ -69,11 +69,11 @@ async def listen_events(
         str | None, Header(description="The last `id` that the client was sent; EventSource sends it by itself.")
     ] = None,
 ) -> Response:
-    """One `epoch` event for each epoch that changed something: `data` names it, its topics and brokers.
+    """One `epoch` event for each epoch with changes. `data` has the epoch, its topics and its brokers.
 
-    At most 1,000 names of each are listed; `topicCount` and `brokerCount` say how many there are. Resumes after
-    `Last-Event-ID`, from the tables; a client that slept through more than 1,000 epochs, or comes from another lake,
-    or from this one before a restore, gets `reset` and has to read anew what it shows. Take an `id` as it is.
+    At most 1,000 topics and 1,000 brokers are listed. `topicCount` and `brokerCount` have the full numbers. The stream
+    resumes after `Last-Event-ID`, from the tables. A client gets `reset` and has to read everything again if it missed
+    more than 1,000 epochs, or if its `id` is from another lake or from before a restore. An `id` is opaque.
     """
     after = None if query.from_ is None else EpochMark.parse(query.from_)
     if last_event_id:

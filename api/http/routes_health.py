@@ -70,7 +70,7 @@ _NO_FOLD: Final = {
 @router.get(
     "/healthz",
     operation_id="health",
-    summary="Is the process alive?",
+    summary="Check that the process is alive",
     responses={
         200: plain(
             HealthAnswer,
@@ -80,9 +80,9 @@ _NO_FOLD: Final = {
     },
 )
 async def health(request: Request) -> Response:
-    """Answers 200 as long as the event loop turns. Restart the process when it does not.
+    """200 as long as the event loop runs. If it does not answer, restart the process.
 
-    Version, gateway and uptime are for readers.
+    Version, gateway and uptime need the role reader.
     """
     context = context_of(request)
     gateway = context.gateway
@@ -100,7 +100,7 @@ async def health(request: Request) -> Response:
 @router.get(
     "/readyz",
     operation_id="ready",
-    summary="Does this gateway answer routes?",
+    summary="Check that this gateway answers routes",
     responses={
         200: plain(ReadyAnswer, _READY, "It does. `checks` may name something that is wrong all the same."),
         503: plain(ReadyAnswer, _NOT_READY, "It does not; with `strict`: something is wrong. `checks` says what."),
@@ -111,17 +111,22 @@ async def ready(
     request: Request,
     strict: Annotated[str | None, Query(description="Present: ready only if every check is ok.")] = None,
 ) -> Response:
-    """200 while this gateway answers routes: also without a fold, and while the event log cannot be written or read.
+    """200 while this gateway answers routes, also without a fold or without the event log.
 
-    Then it serves the routes it last saw, and `routesAgeSeconds` says how old they are. It is unready where others do
-    better: while it holds its routes back (needWaitForService), and when they stand still while the tables go on.
+    Without them it serves the last known routes, and `routesAgeSeconds` has their age. A gateway is not ready if other
+    gateways are better: at its start (needWaitForService), and if its routes do not follow the tables.
 
-    `/readyz?strict` is 200 only if every check is ok: the routes are followed (`view`), the event log can be written
-    (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), answers come from the live view and
-    never differed from the tables (`live_view`), event time is not ahead of this machine's clock (`clock`), no pause
-    keeps silent brokers routed (`selfPreservation`, where it is on), and, where there are accounts or certificates,
-    their files could be read again after their last change (`accounts`, `tls`). Reasons are for readers; to others each
-    is the same sentence.
+    `/readyz?strict` is 200 only if every check is ok:
+
+    - `view`: the routes follow the event log or the tables.
+    - `log`: the event log can be written.
+    - `fold`: the fold runs and keeps up, as `/healthz/fold`.
+    - `live_view`: answers come from the live view, and the tables never differed from it.
+    - `clock`: event time is not ahead of this machine's clock.
+    - `selfPreservation`, if it is on: no pause keeps brokers without heartbeats routed.
+    - `accounts` and `tls`, if configured: their files were readable after the last change.
+
+    The reasons need the role reader. Other clients get one general sentence.
     """
     context = context_of(request)
     gateway = context.gateway
@@ -159,7 +164,7 @@ async def ready(
 @router.get(
     "/healthz/fold",
     operation_id="foldHealth",
-    summary="Is the fold alive, and does it keep up?",
+    summary="Check that the fold runs and keeps up",
     responses={
         200: plain(FoldHealthAnswer, _FOLD, "It is, and does."),
         503: plain(FoldHealthAnswer, _NO_FOLD, "It is not; `reason` says why. Routes are answered all the same."),
@@ -168,7 +173,7 @@ async def ready(
 async def fold_health(request: Request) -> Response:
     """The last status of the fold, and the lag of tables and history behind acknowledged writes.
 
-    For alarms on the fold. Every gateway of a lake says the same, so it is no reason to take a gateway out.
+    Use it for alerts on the fold. All gateways of a lake give the same answer, so do not remove a gateway for it.
     """
     context = context_of(request)
     gateway = context.gateway
@@ -192,7 +197,7 @@ async def fold_health(request: Request) -> Response:
 @router.get(
     "/metrics",
     operation_id="metrics",
-    summary="Metrics for Prometheus",
+    summary="Return metrics for Prometheus",
     response_class=Response,
     responses={
         200: {
@@ -203,9 +208,9 @@ async def fold_health(request: Request) -> Response:
     },
 )
 async def metrics(request: Request) -> Response:
-    """Counters, latencies and gauges. No label holds a topic.
+    """Counters, latencies and gauges. No label contains a topic.
 
-    With several worker processes (`--workers`), the metrics of all: the label `worker` names the process.
+    With several worker processes (`--workers`), each answer has the metrics of all. The label `worker` is the process.
     """
     context = context_of(request)
     context.guard.reader(request)

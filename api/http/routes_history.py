@@ -108,14 +108,14 @@ def _in_formats(found: Responses) -> Responses:
 @router.get(
     "/changes",
     operation_id="listChanges",
-    summary="Everything that changed, by whom, newest first",
+    summary="List all changes, newest first",
     responses=_in_formats(read(ChangesAnswer, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
 )
 async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
-    """Rows of routeChangeTable that lead from what `as_of` shows at `from` to what it shows at `to`.
+    """Rows of routeChangeTable that lead from the state at `from` to the state at `to`.
 
-    JSON unless `Accept` says `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` is where
-    the next page is. A page ends before `limit` where its JSON would pass 4 MiB.
+    The answer is JSON unless `Accept` is `text/csv` or `application/x-ndjson`. In every format, `Link` with
+    `rel="next"` has the address of the next page. A page ends before `limit` if its JSON would exceed 4 MiB.
     """
     return await _changes(request, query, query.asked())
 
@@ -123,17 +123,17 @@ async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query(
 @router.get(
     "/topics/{topic:names}/changes",
     operation_id="getTopicChanges",
-    summary="Who changed a topic's route, when and how",
+    summary="List the changes of a topic's route",
     responses=_in_formats(read(ChangesAnswer, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
 )
 async def get_topic_changes(
     request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
-    """Rows of routeChangeTable that concern a topic, newest first; the topic need not exist any more.
+    """Rows of routeChangeTable that concern a topic, newest first. The topic may be deleted by now.
 
-    Row changes and commands that name it, its order configuration, and for the brokers that ever held it: changes of
-    address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
-    Pages and formats are those of `GET /v1/changes`.
+    They are the row changes and commands that name the topic or its order configuration, and for each broker that had
+    the topic at any time, its changes of address and its refused registrations. `actor` is the sender. `command` is a
+    RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED. Pages and formats are those of `GET /v1/changes`.
     """
     return await _changes(
         request, query, ChangesAsked(from_=query.from_, to=query.to, filters=Filters(concerning=topic))
@@ -163,7 +163,7 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
 @router.get(
     "/diff",
     operation_id="getDiff",
-    summary="What is different between two moments",
+    summary="Compare two points in time",
     responses=read(
         DiffAnswer,
         {
@@ -178,11 +178,11 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
     ),
 )
 async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: IfNoneMatch = None) -> Response:
-    """The rows of the state tables that `as_of=from` and `as_of=to` show differently, by table, broker group and key.
+    """The rows of the state tables that differ between `from` and `to`, by table, broker group and key.
 
-    A reversed change is not included; times of heartbeats are not compared. `command`, `peer`, `user` and `outcome`
-    keep the rows that such a change touched in between. The cost is that of the changes in between. The old versions of
-    the tables are not needed.
+    A reversed change is not included. Times of heartbeats are not compared. `command`, `peer`, `user` and `outcome`
+    select the rows that a change of this kind touched in between. The cost depends on the number of changes in between.
+    Old versions of the tables are not needed.
     """
     asked = query.asked()
     found, position = await ask_history(
@@ -200,7 +200,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
 @router.get(
     "/epochs",
     operation_id="listEpochs",
-    summary="Epochs: the consistent cuts of all tables",
+    summary="List epochs",
     responses=read(
         EpochsAnswer,
         {
@@ -219,7 +219,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
     ),
 )
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], _: IfNoneMatch = None) -> Response:
-    """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
+    """Rows of routeCommitTable, newest first. `versions` has the versions for VERSION AS OF in SQL."""
     commits, position = await ask_history(
         request, query, "epochs", lambda history: history.epochs(query.limit, query.before)
     )

@@ -43,7 +43,7 @@ class KvListQuery(PastQuery, MissingQuery):
 @router.get(
     "/{namespace:name}",
     operation_id="listKv",
-    summary="Every entry of a namespace",
+    summary="List the entries of a namespace",
     responses=read(
         KvTableAnswer, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND, *PAST_PROBLEMS
     ),
@@ -51,7 +51,7 @@ class KvListQuery(PastQuery, MissingQuery):
 async def list_kv(
     request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
-    """GET_KVLIST_BY_NAMESPACE (219). A namespace whose last key was deleted still exists; one never put into is 404."""
+    """GET_KVLIST_BY_NAMESPACE (219). A namespace exists from its first key on, also without keys. Others are 404."""
     view, position = await seen(request, query, partial(kv_at, namespace=namespace))
     table = view.kv_list(namespace)
     if table is None and not query.is_empty_fine:
@@ -64,13 +64,13 @@ async def list_kv(
 @router.get(
     "/{namespace:name}/{key:names}",
     operation_id="getKv",
-    summary="One entry",
+    summary="Return an entry",
     responses=read(KvAnswer, _EXAMPLE, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_kv(
     request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
-    """GET_KV_CONFIG (101). Absent is 404 with QUERY_NOT_FOUND (22)."""
+    """GET_KV_CONFIG (101). A missing entry is 404 with QUERY_NOT_FOUND (22)."""
     view, position = await seen(request, query, partial(kv_at, namespace=namespace, key=key))
     value = view.kv_get(namespace, key)
     if value is None:
@@ -86,7 +86,7 @@ async def get_kv(
     openapi_extra=body(PutKvConfigBody, order=("order configuration of a topic", {"value": "broker-a:8"})),
 )
 async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
-    """PUT_KV_CONFIG (100). Namespaces come into being with their first key.
+    """PUT_KV_CONFIG (100). The first key of a namespace creates it.
 
     In ORDER_TOPIC_CONFIG the key is a topic and the value `brokerName:queues`, separated by semicolons.
     """
@@ -111,7 +111,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
 )
 async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
-    """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""
+    """DELETE_KV_CONFIG (102). If the entry does not exist, the outcome is `unchanged`. The namespace stays."""
     context = context_of(request)
     sender = context.guard.writer(request)
     if is_reserved(namespace) or key not in context.gateway.live_view.view.kv.get(namespace, ()):

@@ -41,17 +41,17 @@ _ADDRESSES: Final[dict[int | str, dict[str, Any]]] = {
     "/v1/config",
     tags=["admin"],
     operation_id="getConfig",
-    summary="The NameServer's configuration",
+    summary="Return the NameServer's configuration",
     responses={
         200: plain(ConfigAnswer, _CONFIG_EXAMPLE, "The keys that mean something here, by name."),
         **errors(*READ_PROBLEMS, FORBIDDEN),
     },
 )
 async def get_config(request: Request) -> Response:
-    """GET_NAMESRV_CONFIG (319) of this gateway: what it was started with, and switches that were set since.
+    """GET_NAMESRV_CONFIG (319) of this gateway: its settings at the start, and live switches set since.
 
-    Where there are accounts, an admin's alone, as over remoting. When a switch was set and by whom is among the changes
-    of kvConfigTable.
+    With accounts, it needs the role admin, as over remoting. The changes of kvConfigTable have the time and the sender
+    of each switch.
     """
     context = context_of(request)
     context.guard.reader(request)
@@ -64,15 +64,15 @@ async def get_config(request: Request) -> Response:
     "/rocketmq/nsaddr",
     tags=["health"],
     operation_id="nameServers",
-    summary="Which NameServers are there?",
+    summary="List the NameServers",
     response_class=Response,
     responses=_ADDRESSES,
 )
 async def name_servers(request: Request) -> Response:
-    """For stock clients that know no NameServer but a domain: all gateways of this log that wrote within 15 s.
+    """Addresses for stock clients that find NameServers by a domain: all gateways of this log that wrote within 15 s.
 
-    A gateway's address is its id (`--gateway-id`), where that reads HOST:PORT, else where its NameServer listens.
-    Host names are told as the IP addresses that they have. ROUTELAKE_HTTP_NSADDR says something else altogether.
+    The address of a gateway is its id (`--gateway-id`) if that is HOST:PORT, else the address of its NameServer. Host
+    names are resolved to IP addresses. ROUTELAKE_HTTP_NSADDR replaces the whole list.
     """
     context = context_of(request)
     found = list(context.settings.name_servers)

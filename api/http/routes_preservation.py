@@ -39,7 +39,7 @@ _EXAMPLE: Final = {
 @router.get(
     "",
     operation_id="getSelfPreservation",
-    summary="Does expiry pause, and who is silent?",
+    summary="Return the state of self-preservation",
     responses={200: plain(SelfPreservationAnswer, _EXAMPLE, "How it stands."), **errors(*READ_PROBLEMS)},
 )
 async def get_self_preservation(request: Request) -> Response:
@@ -66,14 +66,14 @@ async def get_self_preservation(request: Request) -> Response:
 @router.put(
     "",
     operation_id="setSelfPreservation",
-    summary="Set the share above which expiry pauses",
+    summary="Set the threshold of self-preservation",
     responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
     openapi_extra=body(SelfPreservationBody, share=("15 % of the live brokers", {"percent": 15})),
 )
 async def set_self_preservation(request: Request) -> Response:
-    """The live switch selfPreservationPercent, for every gateway of the log, over their options; it outlives restarts.
+    """The live switch selfPreservationPercent, for every gateway of the log, over their options, also after restarts.
 
-    0 switches it off, and ends a pause that is on.
+    0 switches self-preservation off, and ends a pause.
     """
     context = context_of(request)
     sender = context.guard.writer(request)
@@ -91,13 +91,14 @@ async def set_self_preservation(request: Request) -> Response:
 @router.post(
     "/end",
     operation_id="endSelfPreservation",
-    summary="Let silent brokers expire",
+    summary="End a pause of expiry",
     responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
 )
 async def end_self_preservation(request: Request) -> Response:
-    """End a pause: brokers that are overdue expire at once, the others at their deadlines. `unchanged` without a pause.
+    """End a pause: overdue brokers expire at once, others at their deadlines.
 
-    Self-preservation does not begin again before the silent ones are back, or gone. Needs no body.
+    Without a pause the outcome is `unchanged`. Self-preservation does not begin again until the brokers without
+    heartbeats are back or removed. The request needs no body.
     """
     context = context_of(request)
     sender = context.guard.writer(request)

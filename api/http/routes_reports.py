@@ -57,7 +57,7 @@ class ReportQuery(ReadQuery):
 @router.get(
     "/reports/{name}",
     operation_id="getReport",
-    summary="A report on a window of time",
+    summary="Return a report on a window of time",
     responses=read(
         ReportAnswer,
         {
@@ -77,11 +77,11 @@ async def get_report(
     query: Annotated[ReportQuery, Query()],
     _: IfNoneMatch = None,
 ) -> Response:
-    """Rows as `./routelake history report` has them. Times are event times: an expiry counts from its deadline.
+    """The rows of `./routelake history report`. Times are event times. The time of an expiry is the deadline.
 
-    An interval that began before `from` or has not ended by `to` counts as far as it lies in between. JSON unless
-    `Accept` says `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` leads to the next
-    page. All pages are of the epoch of the first.
+    Of an interval that began before `from` or has not ended by `to`, the part in between counts. The answer is JSON
+    unless `Accept` is `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` has the address
+    of the next page. All pages show the epoch of the first one.
     """
     if query.times is not None and name != "flapping":
         raise fields_problem(BAD_PARAMETER, [FieldError("times", f"is of flapping, not of {name}")])

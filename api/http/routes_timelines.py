@@ -79,7 +79,7 @@ class BlameQuery(ReadQuery, MissingQuery):
 @router.get(
     "/topics/{topic:names}/timeline",
     operation_id="getTopicTimeline",
-    summary="The states of a topic's route, one after the other",
+    summary="List the states of a topic's route",
     responses=read(
         TopicTimelineAnswer,
         {
@@ -102,11 +102,11 @@ class BlameQuery(ReadQuery, MissingQuery):
 async def get_topic_timeline(
     request: Request, topic: TopicPath, query: Annotated[TimelineQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
-    """Intervals in which a topic could be written and read, with queues and brokers; newest first.
+    """Intervals in which a topic could be written and read, with queues and brokers, newest first.
 
-    From the first appearance of the topic on, each point in time is in exactly one interval. The interval shows what
-    `as_of` that point in time shows. A deleted topic has no brokers. Neighbours differ. A topic that never existed
-    is 404. A page reads at most 20,000 changes: it may be short, or empty, for that, and `nextCursor` leads on.
+    From the first appearance of the topic on, each point in time is in exactly one interval. The interval has the same
+    state as a read with `as_of`. A deleted topic has no brokers. Neighbours differ. A topic that never existed is 404.
+    A page reads at most 20,000 changes. So it may be short or empty and still have a `nextCursor`.
     """
     return await _timeline(request, query, topic_timeline, topic, "topic", TOPIC_NOT_EXIST)
 
@@ -114,7 +114,7 @@ async def get_topic_timeline(
 @router.get(
     "/brokers/{brokerName:name}/timeline",
     operation_id="getBrokerTimeline",
-    summary="The states of a broker group, one after the other",
+    summary="List the states of a broker group",
     responses=read(
         BrokerTimelineAnswer,
         {
@@ -139,10 +139,10 @@ async def get_broker_timeline(
     query: Annotated[TimelineQuery, Query()],
     _: IfNoneMatch = None,
 ) -> Response:
-    """Intervals in which a broker group was there, with its addresses and which of them were alive; newest first.
+    """Intervals in the life of a broker group, with all and with its live addresses, newest first.
 
-    The intervals have no gaps, as those of a topic. A group that was gone has no addresses. One that never existed is
-    404.
+    The intervals have no gaps, as those of a topic. Without a broker, the group has no addresses. A group that never
+    existed is 404.
     """
     return await _timeline(request, query, broker_timeline, broker_name, "broker group", NOT_FOUND)
 
@@ -150,7 +150,7 @@ async def get_broker_timeline(
 @router.get(
     "/topics/{topic:names}/blame",
     operation_id="getTopicBlame",
-    summary="Who set each field of a topic's route",
+    summary="Return the last change of each field of a topic's route",
     responses=read(
         BlameAnswer,
         {
@@ -169,10 +169,10 @@ async def get_broker_timeline(
 async def get_topic_blame(
     request: Request, topic: TopicPath, query: Annotated[BlameQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
-    """For each field of the route, now or as of then: the change that gave it the value it has.
+    """For each field of the route, now or at `as_of`, the change that set its value.
 
-    Queues and permission come from `topicQueueTable`, addresses and cluster from `brokerAddrTable`. A row that was
-    taken away and came back was set by whoever brought it back.
+    Queues and permission come from `topicQueueTable`, addresses and cluster from `brokerAddrTable`. If a row was
+    removed and added again, the last change is the one that added it.
     """
     found, position = await ask_history(
         request, query, "blame", lambda history: topic_blame(history, topic, query.as_of)

@@ -120,7 +120,7 @@ class RouteQuery(PastQuery, MissingQuery):
 async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], _: IfNoneMatch = None) -> Response:
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224): names in order, page by page.
 
-    The cursor is a place in the order, so topics that come and go between two pages disturb nothing.
+    The cursor is a place in the order. Topics that appear or vanish between two pages do not disturb it.
     """
     query.check()
     reading = await begin(request, query)
@@ -205,23 +205,23 @@ def _sums(view: RouteView, topic: str, queues: TopicQueues) -> TopicSums:
 @router.get(
     "/{topic:names}/route",
     operation_id="getTopicRoute",
-    summary="The route of a topic, now or as of an epoch or time",
+    summary="Return the route of a topic, now or at a point in time",
     responses=read(TopicRouteData, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
 async def get_route(
     request: Request, topic: TopicPath, query: Annotated[RouteQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
-    """GET_ROUTEINFO_BY_TOPIC (105): byte for byte the body that a client of RocketMQ 4.9.4 or later gets on the wire.
+    """GET_ROUTEINFO_BY_TOPIC (105): the same bytes as the body that a client of RocketMQ 4.9.4 or later receives.
 
-    With `as_of` the route is that of one moment of the past, an epoch or a time: `X-Routelake-Epoch`,
-    `X-Routelake-Offset` and `X-Routelake-Event-Time` say of which epoch and which last change. An epoch that is not
-    written yet is 404, and so is a time before the first or one that has not come (by more than a minute); what is no
-    longer kept is 410 naming the oldest that is. A time between the newest epoch and now means the newest epoch.
+    With `as_of`, the answer is the route at a point in time, given as an epoch or a time. `X-Routelake-Epoch`,
+    `X-Routelake-Offset` and `X-Routelake-Event-Time` name its epoch and its last change. The status is 404 before the
+    first epoch, for an epoch that is not written yet, and for a time more than a minute in the future. It is 410 with
+    the oldest available epoch if that point is no longer available. A time after the newest epoch is the newest epoch.
 
-    With `wait` and If-None-Match the answer comes when the route is another one than the client's; a return does not
-    mean a change. Where too many wait, some are answered early, with Retry-After. The 404 of a missing topic has an
-    ETag, too: with it, a long poll waits for the topic to appear. With `missing=empty` the answer is 200 and a route
-    without brokers and queues instead.
+    With `wait` and If-None-Match, the gateway answers as soon as the route differs from the client's. It may also
+    answer without a change. If too many clients wait, some get an early answer with Retry-After. The 404 of a missing
+    topic has an ETag, too. A long poll with this ETag waits until the topic exists. With `missing=empty` a missing
+    topic is 200 with a route without brokers and queues.
     """
     query.check()
     reading = await begin(request, query)

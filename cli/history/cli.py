@@ -30,7 +30,7 @@ def changes(
     shown: Shown,
     asking: Asking,
 ) -> None:
-    """Show everything that changed, newest first: when, by whom, what.
+    """Show all changes with time and sender, newest first.
 
     In the table, rows that one cause changed alike in several topics are one line. JSON is an object a line.
     """
@@ -51,7 +51,7 @@ def diff(
     shown: Shown,
     asking: Asking,
 ) -> None:
-    """Show what is different between two moments, whatever happened in between.
+    """Show the differences between two points in time.
 
     In the table, + is a row that only the later moment has, - one that only the earlier has, ~ one that both have, with
     other values. --command, --peer, --user and --outcome keep the rows that such a change touched.
@@ -83,8 +83,8 @@ def timeline(
 ) -> None:
     """Show the states of a topic's route, or of a broker group, one after the other, newest first.
 
-    From when to when, what began and ended it, and what it was. With --to, what had not ended by then has no end. JSON
-    is an object a line.
+    A state has its begin and end, and the commands that began and ended it. With --to, a state that had not ended by
+    then has no end. JSON has one object per line.
     """
     from cli.history.show import show_timeline
 
@@ -107,7 +107,7 @@ def blame(
     shown: ShownWhole,
     asking: Asking,
 ) -> None:
-    """Show who set each field of a topic's route, when, by what."""
+    """Show the last change of each field of a topic's route."""
     from cli.history.show import moment_text, show_blame
 
     moment = moment_text(as_of, "--as-of", datetime.now(UTC), shown.zone)

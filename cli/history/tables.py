@@ -41,9 +41,9 @@ def verify(
     ] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
 ) -> None:
-    """Prove that the tables are what happened: the chain of epochs, the tables against the changes and the log.
+    """Verify the tables: the hash chain, the state tables against the changes, and all against the event log.
 
-    It only reads, beside a running routelake or without one. Exit code: 0 proved, 1 refuted, 2 nothing could be proved.
+    It only reads. routelake may run. Exit code: 0 verified, 1 refuted, 2 nothing could be verified.
     """
     from ops.verify.verify import verify as prove
 
@@ -106,7 +106,7 @@ def _digests(texts: Sequence[str]) -> dict[int, str]:
 
 
 def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake: LakeUrl = "") -> None:
-    """Make the tables of intervals anew from all changes. Stop the fold first; gateways may go on."""
+    """Make the interval tables again from all changes. Stop the fold first. Gateways can run."""
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
 

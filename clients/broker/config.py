@@ -157,7 +157,7 @@ def objections(config: BrokerConfig) -> list[str]:
         wrong.append("brokerName and brokerClusterName must not be empty")
     if config.broker_ip1 in ("", "0.0.0.0", "::"):  # noqa: S104 (refused, not bound)
         wrong.append(
-            f"brokerIP1 {config.broker_ip1!r} is what clients are told to connect to: name one address of this machine"
+            f"brokerIP1 {config.broker_ip1!r} is the address that clients connect to: set one address of this machine"
         )
     if config.broker_id < 0:
         wrong.append(f"brokerId {config.broker_id}: 0 is a master, 1 and above are slaves")

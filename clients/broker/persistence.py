@@ -77,8 +77,8 @@ class TopicFile:
                 if not trouble:
                     return Loaded(None)
                 raise SetupError(
-                    f"{trouble}, and there is no backup {self.backup.name} beside it. Put a good copy there, or remove "
-                    "the file to start with the built-in topics alone."
+                    f"{trouble}, and there is no backup {self.backup.name} next to it. Put a good copy there, or "
+                    "remove the file to start with the built-in topics alone."
                 )
             try:
                 table = _read(self.backup)

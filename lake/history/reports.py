@@ -148,7 +148,7 @@ SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
     ReportSpec(
         "expiry",
         "Brokers that expired or lost their connection",
-        "an address that expired or whose connection broke: when, how many topics its group lost then, and when it was "
+        "an address that expired or lost its connection: when, how many topics its group lost then, and when it was "
         "back",
         f"""
 WITH {_PRESENCE}, topics AS (
@@ -217,7 +217,7 @@ SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(br
     ),
     ReportSpec(
         "uneven",
-        "Topics whose brokers differ",
+        "Topics with different queues on their brokers",
         "a topic that had other queues or another perm on one of its brokers than on another, at the end of the window",
         f"""
 WITH latest AS (

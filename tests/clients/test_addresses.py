@@ -65,7 +65,7 @@ ODD = [
     ("tcp://a:9876", "it begins with tcp://, and RocketMQ's addresses have no scheme: write 'a:9876'"),
     ("rocketmq://a:9876;b", "begins with rocketmq://"),
     ("b;TCP://a:9876", "begins with TCP://"),
-    ("\ufeffa:9876", "character U\\+FEFF, which is not shown"),
+    ("\ufeffa:9876", "character U\\+FEFF, which is invisible"),
     ("a:9876\u200b", "character U\\+200B"),
     ("a:1\u3000b:2", "separate addresses by"),
     ("a:1\tb:2", "separate addresses by"),

@@ -55,7 +55,7 @@ def test_most_of_them_stay_routed_until_they_are_back(tmp_path: Path) -> None:
         state = keeping.get("/v1/self-preservation")
         assert (state["percent"], state["isOn"], state["live"], state["silent"]) == (15, True, 20, 19)
         ready = keeping.get("/readyz")
-        assert ready["ready"] and "19 of 20 are silent" in ready["checks"]["selfPreservation"]["reason"]
+        assert ready["ready"] and "19 of 20 have no heartbeats" in ready["checks"]["selfPreservation"]["reason"]
         assert "selfPreservation" not in plain.get("/readyz")["checks"]
 
         def back() -> bool:

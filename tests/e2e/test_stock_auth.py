@@ -34,10 +34,10 @@ OLD_BROKER = "  - {accessKey: old-broker, role: broker, brokerNames: [broker-old
 
 ITS = {"accessKey": "new-broker", "secretKey": "of-new-broker"}
 
-WHO_ARE_YOU = "who are you? send AccessKey and Signature"
+WHO_ARE_YOU = "not authenticated: send AccessKey and Signature"
 WRONG_KEY = "does not match: another secretKey"
 NO_ADMIN = "client is a reader: this needs the role admin"
-NO_TLS = "ops is an admin: sign over TLS only"
+NO_TLS = "ops is an admin, and its signature was sent without TLS"
 ALONE = "ops is an admin: its signature alone does not count"
 UNKNOWN = "AccessKey 'nobody' is not known here"
 ITS_LIMITS = ("RemotingTimeoutException", "RemotingConnectException", "RemotingSendRequestException")

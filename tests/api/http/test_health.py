@@ -82,7 +82,7 @@ def test_a_log_that_refuses_appends_takes_no_gateway_out(make_api: Any) -> None:
     api.log.close()
     assert api.register(broker()).status_code == 503
     assert api.get("/v1/topics/orders/route").status_code == 200
-    assert "refuses appends" in str(reasons(ready(api, 503))["log"])
+    assert "appends to the event log fail" in str(reasons(ready(api, 503))["log"])
 
 
 def test_a_gateway_that_holds_its_routes_back_is_not_ready(make_api: Any) -> None:
@@ -138,7 +138,7 @@ def test_not_strictly_ready_when_the_fold_is_silent_but_routes_are_served(make_a
     api.settled()
     api.fold.stop()
     silent_for(api, 31.0)
-    assert "the fold was last heard of" in str(reasons(ready(api, 503))["fold"])
+    assert "the last status of the fold is" in str(reasons(ready(api, 503))["fold"])
     assert api.get("/v1/topics/orders/route").status_code == 200
 
 
@@ -257,7 +257,7 @@ def test_not_ready_when_the_view_lags(make_api: Any, monkeypatch: pytest.MonkeyP
     write_status(api, epoch=1000, timeMillis=_ms())
     until(lambda: api.gateway.fold.status is not None and api.gateway.fold.status.epoch == 1000)
     found = ready(api, 503, lenient=503)  # here alone: the fold goes on
-    assert "the fold at 1000" in str(reasons(found)["view"])
+    assert "the fold is at 1000" in str(reasons(found)["view"])
     assert fold_health(api).lag.epochs > 50
     api.fold.resume()
 
@@ -266,4 +266,4 @@ def test_not_strictly_ready_when_the_fold_is_behind_the_start(make_api: Any, mon
     api: HttpApi = make_api(reads=Reads.COMMITTED)
     until(lambda: api.get("/readyz?strict").status_code == 200)
     monkeypatch.setattr(api.gateway, "started_offset", 10_000_000)
-    assert "to go to the start of this gateway" in str(reasons(ready(api, 503))["fold"])
+    assert "before the start of this gateway are not in the tables" in str(reasons(ready(api, 503))["fold"])
