@@ -31,7 +31,6 @@ _FIXES: Final = (
     ("ruff format", ["ruff", "format", "."]),
     ("generated pages", ["python", "-m", "dev.reference"]),
     ("docs/adr/index.md", ["python", "-m", "dev.docs", "--fix"]),
-    ("allowances of older text", ["python", "-m", "dev.language", "--lower"]),
 )
 
 

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of language that a program can check: words to avoid, shape of sentences, subjects of commits.
 
-Words are checked in documents and in the product's texts (help, errors, log messages), sentences in documents. Older
-text has an allowance for each file in `language-allowances.toml`. An allowance can only become smaller.
+Words are checked in documents and in the product's texts (help, errors, log messages), sentences in documents.
 
-Commands::
-
-    python -m dev.language           check; exit with 1 if a file has more than its allowance
-    python -m dev.language --lower   lower each allowance to what its file has
-    python -m dev.language --list    print every place, also allowed ones
+Run ``python -m dev.language``. It prints each place that breaks a rule, and exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -17,16 +12,11 @@ import ast
 import re
 import subprocess
 import sys
-import tomllib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dev.docs import ROOT, markdown_files
 from dev.reference.source import product_modules, template
-
-ALLOWANCES: Final = Path(__file__).with_name("language-allowances.toml")
 
 WORDS: Final = {
     r"whoever|whomever": "name the person or the program",
@@ -55,16 +45,12 @@ _SUBJECTS_SINCE: Final = "2026-11-26T00:00:00Z"
 _SUBJECT: Final = re.compile(r"[\w./+*, -]+: \S.*[^.]")
 
 _GENERATED: Final = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
+_FRONT_MATTER: Final = re.compile(r"\A---\n.*?^---$", re.DOTALL | re.MULTILINE)
 _FENCE: Final = re.compile(r"^ *(```+|~~~+).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 _LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)\n]*\)")
 _ITEM: Final = re.compile(r" *(?:[-*] |\d+\. )")
 _LINES_WITHOUT_SENTENCES: Final = ("|", "#", "<", "---", ":::", "[")
-
-
-_HEAD: Final = """\
-# Faults of older text for each file (dev/language.py). ./routelake fix lowers these numbers. Never raise one.
-"""
 
 
 class Fault(NamedTuple):
@@ -83,7 +69,8 @@ def faults_of_document(file: str, text: str) -> Iterator[Fault]:
         file: Name of the file, for the faults.
         text: Text of the file.
     """
-    text = _CODE.sub(lambda found: "x" + "\n" * found[0].count("\n"), _FENCE.sub(_blank, _GENERATED.sub(_blank, text)))
+    text = _FENCE.sub(_blank, _GENERATED.sub(_blank, _FRONT_MATTER.sub(_blank, text)))
+    text = _CODE.sub(lambda found: "x" + "\n" * found[0].count("\n"), text)
     text = _LINK.sub(r"\1", text)
     for number, line in enumerate(text.splitlines(), 1):
         yield from _words(file, number, line)
@@ -129,33 +116,6 @@ def all_faults() -> list[Fault]:
         if "adr" not in page.parts:
             found += faults_of_document(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"))
     return found
-
-
-def over(found: Sequence[Fault], allowed: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return a line for each fault of a file that has more faults than its allowance.
-
-    Args:
-        found: All faults.
-        allowed: Rule -> file -> number of allowed faults.
-    """
-    lines = []
-    for (rule, file), count in sorted(Counter((fault.rule, fault.file) for fault in found).items()):
-        allowance = allowed.get(rule, {}).get(file, 0)
-        if count > allowance:
-            lines.append(f"{file}: {count} faults of rule '{rule}', {allowance} allowed:")
-            lines += [f"  {one.file}:{one.line}: {one.text}" for one in found if (one.rule, one.file) == (rule, file)]
-    return lines
-
-
-def lowered(found: Sequence[Fault], allowed: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the file of allowances with each one lowered to what there is."""
-    counts = Counter((fault.rule, fault.file) for fault in found)
-    parts = [_HEAD]
-    for rule, files in allowed.items():
-        parts.append(f"\n[{rule}]\n")
-        kept = {file: min(number, counts[rule, file]) for file, number in files.items()}
-        parts += [f'"{file}" = {number}\n' for file, number in sorted(kept.items()) if number]
-    return "".join(parts)
 
 
 def _words(file: str, line: int, text: str) -> Iterator[Fault]:
@@ -204,21 +164,13 @@ def _bad_subjects() -> list[str]:
     return [f"commit {key}: {subject!r}: {fault}" for key, _, subject in pairs if (fault := faults_of_subject(subject))]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run one of the commands; returns the exit code."""
-    found = all_faults()
-    allowed = tomllib.loads(ALLOWANCES.read_text(encoding="utf-8"))
-    if "--list" in arguments:
-        print("\n".join(f"{one.file}:{one.line}: {one.rule}: {one.text}" for one in found))
-        return 0
-    if "--lower" in arguments:
-        ALLOWANCES.write_text(lowered(found, allowed), encoding="utf-8")
-        return 0
-    lines = [*over(found, allowed), *_bad_subjects()]
+def main() -> int:
+    """Print every fault; returns the exit code."""
+    lines = [f"{one.file}:{one.line}: {one.text}" for one in all_faults()] + _bad_subjects()
     for line in lines:
         print(line, file=sys.stderr)
     return 1 if lines else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of language: each fault is found with its line, allowances only become smaller."""
+"""Rules of language: each fault is found with its line."""
 
 from __future__ import annotations
 
-import tomllib
-
 import pytest
 
-from dev.docs import ROOT
-from dev.language import ALLOWANCES, Fault, faults_of_document, faults_of_subject, lowered, over, problems_of_sentence
+from dev.language import faults_of_document, faults_of_subject, problems_of_sentence
 
-PAGE = """# Nobody
+PAGE = """---
+key: a: b: c
+---
+# Nobody
 
 <!-- generated: x -->
 somebody; generated
@@ -30,7 +30,7 @@ nobody; here
 
 def test_faults_of_a_document_have_their_lines() -> None:
     found = [(fault.rule, fault.line) for fault in faults_of_document("page.md", PAGE)]
-    assert found == [("words", 1), ("words", 8), ("sentences", 7), ("sentences", 10)]
+    assert found == [("words", 4), ("words", 11), ("sentences", 10), ("sentences", 13)]
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,3 @@ def test_shape_of_a_sentence(sentence: str, fault: str) -> None:
 )
 def test_subjects_of_commits(subject: str, fault: str) -> None:
     assert (fault in faults_of_subject(subject)) if fault else not faults_of_subject(subject)
-
-
-def test_an_allowance_is_lowered_and_never_raised() -> None:
-    found = [Fault("words", "a.md", line, "anew") for line in (1, 2)]
-    assert over(found, {"words": {"a.md": 2}}) == []
-    assert over(found, {"words": {"a.md": 1}})[0] == "a.md: 2 faults of rule 'words', 1 allowed:"
-    text = lowered(found, {"words": {"a.md": 5, "gone.md": 3}, "sentences": {"a.md": 1}})
-    assert tomllib.loads(text) == {"words": {"a.md": 2}, "sentences": {}}
-    assert tomllib.loads(lowered(found, {"words": {"a.md": 1}})) == {"words": {"a.md": 1}}
-
-
-def test_files_with_allowances_exist() -> None:
-    allowed = tomllib.loads(ALLOWANCES.read_text(encoding="utf-8"))
-    assert set(allowed) == {"words", "sentences"}
-    assert all((ROOT / file).exists() for files in allowed.values() for file in files)
