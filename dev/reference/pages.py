@@ -13,6 +13,7 @@ from dev.docs import ROOT, markdown_files
 from dev.reference import (
     alerts,
     event_types,
+    files,
     http,
     limits,
     log_messages,
@@ -32,6 +33,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "alerts-how-to": alerts.how_to,
     "access-reasons": results.access_reasons,
     "commands": options.all_commands,
+    "data-files": files.block,
     "endpoints": http.endpoints,
     "events": event_types.block,
     "exit-codes": results.exit_codes,
