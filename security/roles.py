@@ -95,6 +95,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "getTopicTimeline": Role.READER,
     "getBrokerTimeline": Role.READER,
     "getTopicBlame": Role.READER,
+    "listReports": Role.READER,
     "getReport": Role.READER,
     "getActivity": Role.READER,
     "getLifelines": Role.READER,

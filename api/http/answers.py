@@ -371,6 +371,29 @@ class BlameAnswer(Answer, frozen=True, kw_only=True):
     fields: list[BlameField]
 
 
+class ReportSpecAnswer(Answer, frozen=True, kw_only=True):
+    """Definition of a report: its chart, and the changes behind a row.
+
+    The changes are those of `GET /v1/changes` with `fixedFilters` and `filters`, after the epoch before the row's
+    `firstEpoch`, up to its `lastEpoch`.
+    """
+
+    name: str
+    title: str
+    row: Annotated[str, Meta(description="meaning of a row")]
+    label: Annotated[str, Meta(description="column that names the bars of a chart")]
+    values: Annotated[list[str], Meta(description="columns that a chart shows, in one unit")]
+    filters: Annotated[dict[str, str], Meta(description="columns by filter; a null value is no filter")]
+    fixed_filters: Annotated[dict[str, str], Meta(description="values by filter")]
+    times: Annotated[int | None, Meta(description="default of `times`; absent: the report has no `times`")] = None
+
+
+class ReportsAnswer(Answer, frozen=True, kw_only=True):
+    """All reports."""
+
+    reports: list[ReportSpecAnswer]
+
+
 class ReportAnswer(Answer, frozen=True, kw_only=True):
     """Rows of a report, by column. `from` is absent where it is from the beginning, `nextCursor` on the last page."""
 
@@ -379,6 +402,7 @@ class ReportAnswer(Answer, frozen=True, kw_only=True):
     to: Annotated[str | None, Meta(description="absent: nothing has happened yet")] = None
     columns: Annotated[list[str], Meta(description="their names, in order")]
     rows: list[dict[str, Any]]
+    sql: Annotated[str | None, Meta(description="query of all rows, for `./routelake sql`")] = None
     next_cursor: str | None = None
 
 

@@ -104,6 +104,20 @@ class ViewQuery(ReadQuery):
         return self.reads
 
 
+class WindowQuery(ReadQuery):
+    """Parameters of a read of a window of event time."""
+
+    from_: str | None = Field(
+        None, alias="from", description=f"Only what happened after this moment: {MOMENT}. Absent: from the beginning."
+    )
+    to: str | None = Field(None, description=f"Up to and including this moment: {MOMENT} (the default).")
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a kept answer of an earlier epoch is not enough."""
+        return self.wait_for is not None
+
+
 class PastQuery(ViewQuery):
     """Parameters of a read of today, or of the past."""
 

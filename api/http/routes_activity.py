@@ -20,7 +20,7 @@ from api.http.answers import (
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch
-from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
+from api.http.reads import WindowQuery, answer, ask_history, number
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
 from lake.history.as_of import rfc3339
 from lake.history.lifelines import lifelines
@@ -40,13 +40,9 @@ _POINT: Final[dict[str, Any]] = {
 }
 
 
-class ActivityQuery(ReadQuery):
+class ActivityQuery(WindowQuery):
     """Parameters of the activity."""
 
-    from_: str | None = Field(
-        None, alias="from", description=f"Only what happened after this moment: {MOMENT}. Absent: from the beginning."
-    )
-    to: str | None = Field(None, description=f"Up to and including this moment: {MOMENT} (the default).")
     by: Literal["time", "epoch"] = Field("time", description="Points of equal time, or of an equal number of epochs.")
     points: Annotated[int, *number(least=1, most=MAX_POINTS)] = Field(
         120, description="Maximum number of points. Their width is the smallest that gives no more."
@@ -84,9 +80,8 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
     answer includes the write.
     """
     asked = ActivityAsked(from_=query.from_, to=query.to, by=query.by, points=query.points, totals=query.totals)
-    is_fresh = query.wait_for is not None
     found, _position = await ask_history(
-        request, query, "activity", lambda history: activity(history, asked, is_fresh=is_fresh)
+        request, query, "activity", lambda history: activity(history, asked, is_fresh=query.is_fresh)
     )
     body = ActivityAnswer(
         epoch=found.commit.epoch,
@@ -97,17 +92,6 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
         points=[ActivityPointAnswer(**msgspec.structs.asdict(point)) for point in found.points],
     )
     return answer(request, _encode(body), ReadPosition.of(found.commit))
-
-
-class LifelinesQuery(ReadQuery):
-    """Parameters of the lifelines."""
-
-    from_: str | None = Field(
-        None,
-        alias="from",
-        description=f"Only lives that reach beyond this moment: {MOMENT}. Absent: from the beginning.",
-    )
-    to: str | None = Field(None, description=f"Up to and including this moment: {MOMENT} (the default).")
 
 
 _LIFE: Final[dict[str, Any]] = {
@@ -138,17 +122,19 @@ _LIFE: Final[dict[str, Any]] = {
         *PAST_PROBLEMS,
     ),
 )
-async def get_lifelines(request: Request, query: Annotated[LifelinesQuery, Query()], _: IfNoneMatch = None) -> Response:
-    """Lives by broker, address and time, and when the topics of a broker lost the write permission or got it back.
+async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """Lives that reach into the window, by broker, address and time, and turns of the write permission of their topics.
 
     Times are event times: an expiry counts from its deadline, and the broker was silent for `silentMillis` before it.
     `brokerId` is that of the address's last registration; 0 is a master. `writeTurns` begin with the last one before
     `from` of each broker, which says how the window begins. An answer has at most 10,000 lives and 10,000 turns, the
     newest. It is kept as that of the activity.
     """
-    is_fresh = query.wait_for is not None
     found, _position = await ask_history(
-        request, query, "lifelines", lambda history: lifelines(history, query.from_, query.to, is_fresh=is_fresh)
+        request,
+        query,
+        "lifelines",
+        lambda history: lifelines(history, query.from_, query.to, is_fresh=query.is_fresh),
     )
     body = LifelinesAnswer(
         epoch=found.commit.epoch,

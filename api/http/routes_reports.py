@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports on a window of time: who comes and goes, what could not be written, how many were alive."""
+"""Reports on a window of time: brokers that come and go, topics that could not be written, number of live brokers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from api.http.answers import ReportAnswer
+from api.http.answers import ReportAnswer, ReportsAnswer, ReportSpecAnswer
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import Format, IfNoneMatch, wanted_format
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
-from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number
+from api.http.reads import ReadQuery, WindowQuery, answer, ask_history, begin, next_link, number
 from lake.history.as_of import rfc3339
 from lake.history.change_json import csv_text, json_lines
 from lake.history.report import MAX_ROWS, ReportAsked, report_page
-from lake.history.reports import BY_NAME, REPORTS, TIMES
+from lake.history.reports import BY_NAME, FLAPPING, REPORTS, TIMES
 from schemas.route_commit import UNIX_EPOCH
 
 router = APIRouter(prefix="/v1", tags=["history"])
@@ -35,16 +35,28 @@ _ROW: Final[dict[str, Any]] = {
     **{"topic": "orders", "kind": "not writable"},
     **{"validFrom": "2026-01-01T00:00:00.000Z", "validTo": "2026-01-01T00:10:00.000Z", "seconds": 600.0},
     **{"begunBy": "WIPE_WRITE_PERM_OF_BROKER", "address": "10.0.0.9", "endedBy": "ADD_WRITE_PERM_OF_BROKER"},
+    **{"firstEpoch": 6, "lastEpoch": 8},
 }
 
+_SPECS: Final = [
+    ReportSpecAnswer(
+        name=each.name,
+        title=each.title,
+        row=each.comment,
+        label=each.label,
+        values=list(each.values),
+        filters=each.filters,
+        fixed_filters=each.fixed_filters,
+        times=TIMES if each.name == FLAPPING else None,
+    )
+    for each in REPORTS
+]
+_SPECS_BODY: Final = _encode(ReportsAnswer(reports=_SPECS))
 
-class ReportQuery(ReadQuery):
+
+class ReportQuery(WindowQuery):
     """Parameters of a report."""
 
-    from_: str | None = Field(
-        None, alias="from", description=f"Only what happened after this moment: {MOMENT}. Absent: from the beginning."
-    )
-    to: str | None = Field(None, description=f"Up to and including this moment: {MOMENT} (the default).")
     times: Annotated[int, *number()] | None = Field(
         None, description=f"Of `flapping` alone: addresses that came back more often than that ({TIMES})."
     )
@@ -52,6 +64,18 @@ class ReportQuery(ReadQuery):
     cursor: Annotated[str, Field(max_length=4096)] | None = Field(
         None, description="`nextCursor` of the page before this one."
     )
+
+
+@router.get(
+    "/reports",
+    operation_id="listReports",
+    summary="The reports there are",
+    responses=read(ReportsAnswer, {"reports": msgspec.to_builtins(_SPECS[:1])}),
+)
+async def list_reports(request: Request, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """Definitions of the reports: what a row means, what a chart shows, and which changes are behind a row."""
+    reading = await begin(request, query)
+    return answer(request, _SPECS_BODY, reading.position)
 
 
 @router.get(
@@ -66,6 +90,7 @@ class ReportQuery(ReadQuery):
             "to": "2026-01-01T01:00:00.000Z",
             "columns": list(_ROW),
             "rows": [_ROW],
+            "sql": "WITH steps AS (SELECT ...) SELECT topic, kind, ...",
             "nextCursor": "WyJhIl0",
         },
         *PAST_PROBLEMS,
@@ -83,7 +108,7 @@ async def get_report(
     unless `Accept` is `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` has the address
     of the next page. All pages show the epoch of the first one.
     """
-    if query.times is not None and name != "flapping":
+    if query.times is not None and name != FLAPPING:
         raise fields_problem(BAD_PARAMETER, [FieldError("times", f"is of flapping, not of {name}")])
     times = TIMES if query.times is None else query.times
     asked = ReportAsked(name=name.value, from_=query.from_, to=query.to, times=times)
@@ -104,6 +129,7 @@ async def get_report(
                 to=None if found.until is None else rfc3339(found.until),
                 columns=list(found.columns),
                 rows=rows,
+                sql=found.query,
                 next_cursor=found.next_cursor,
             )
         )

@@ -79,7 +79,7 @@ HTTP: Final[frozenset[tuple[str, str]]] = frozenset(
             "/v1/topics /v1/topics/{topic}/route /v1/topics/{topic}/changes /v1/topics/{topic}/timeline "
             "/v1/topics/{topic}/blame /v1/brokers /v1/brokers/{brokerName} /v1/brokers/{brokerName}/timeline "
             "/v1/clusters /v1/kv/{namespace} /v1/kv/{namespace}/{key} /v1/epochs /v1/changes /v1/diff /v1/events "
-            "/v1/reports/{name} /v1/activity /v1/lifelines "
+            "/v1/reports /v1/reports/{name} /v1/activity /v1/lifelines "
             "/v1/self-preservation /v1/config /healthz /readyz /healthz/fold /metrics "
             "/rocketmq/nsaddr /docs /openapi.json"
         ),

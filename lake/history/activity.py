@@ -16,8 +16,8 @@ from lake.delta import query
 from lake.history.as_of import NOW
 from lake.history.history import History
 from lake.history.kept import ask_or_kept
-from lake.history.report import window
-from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
+from lake.history.report import reading_views, window
+from lake.history.report_duckdb import MEMORY_LIMIT
 from nameserver.state_machine.step import BROKER_EXPIRED
 from schemas.errors import BadRequestError
 from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit, to_us
@@ -134,18 +134,16 @@ def activity(history: History, asked: ActivityAsked, *, is_fresh: bool = False) 
 
 
 def _count(history: History, asked: ActivityAsked, newest: RouteCommit) -> Activity:
-    with history.reading_changes() as table, bounded_views(table, newest.epoch) as views:
+    what = f"the activity needs more memory than a gateway gives to it ({MEMORY_LIMIT}): leave out totals"
+    too_large = BadRequestError(what, field="totals", value=asked.totals)
+    with reading_views(history, newest.epoch, too_large) as views:
         axis = (_time_axis if asked.by == "time" else _epoch_axis)(history, asked, views)
         bucket = f"{axis.base} + greatest(0, {axis.place} - {axis.base}) // {axis.width} * {axis.width}"
         points: dict[int, ActivityPoint] = {}
-        try:
-            _take_changes(views, bucket, axis.within, points)
-            if asked.totals:
-                bucket = f"CASE WHEN {axis.before} THEN {_BEFORE} ELSE {bucket} END"
-                _take_totals(views, bucket, f"{axis.before} OR {axis.within}", points)
-        except duckdb.OutOfMemoryException as error:
-            what = f"the activity needs more memory than a gateway gives to it ({MEMORY_LIMIT}): leave out totals"
-            raise BadRequestError(what, field="totals", value=asked.totals) from error
+        _take_changes(views, bucket, axis.within, points)
+        if asked.totals:
+            bucket = f"CASE WHEN {axis.before} THEN {_BEFORE} ELSE {bucket} END"
+            _take_totals(views, bucket, f"{axis.before} OR {axis.within}", points)
     opening = points.pop(_BEFORE, None)
     if opening is not None:
         points.setdefault(axis.base, msgspec.structs.replace(opening, start=axis.base))

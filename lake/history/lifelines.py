@@ -17,8 +17,8 @@ from lake.delta import query
 from lake.history.as_of import NOW
 from lake.history.history import History
 from lake.history.kept import ask_or_kept
-from lake.history.report import window
-from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
+from lake.history.report import reading_views, window
+from lake.history.report_duckdb import MEMORY_LIMIT
 from schemas.errors import BadRequestError
 from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit
 from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
@@ -134,16 +134,13 @@ def lifelines(history: History, from_: str | None, to: str | None, *, is_fresh: 
 
 def _read(history: History, from_: str | None, to: str | None, newest: RouteCommit) -> Lifelines:
     since, until = window(history, from_, to)
-    with history.reading_changes() as table, bounded_views(table, newest.epoch) as views:
-        try:
-            rows = _lives(views, since, until)
-            turns, number_of_turns = _turns(views, since, until)
-        except duckdb.OutOfMemoryException as error:
-            what = (
-                f"the lifelines need more memory than a gateway gives to them ({MEMORY_LIMIT}): ask for a shorter "
-                "window (from), or read the view spans of the tables with SQL"
-            )
-            raise BadRequestError(what, field="from", value=from_) from error
+    what = (
+        f"the lifelines need more memory than a gateway gives to them ({MEMORY_LIMIT}): ask for a shorter window "
+        "(from), or read the view spans of the tables with SQL"
+    )
+    with reading_views(history, newest.epoch, BadRequestError(what, field="from", value=from_)) as views:
+        rows = _lives(views, since, until)
+        turns, number_of_turns = _turns(views, since, until)
     fields = Life.__struct_fields__
     lives = [Life(**dict(zip(fields, row, strict=False))) for row in rows]
     number_of_lives = rows[0][-1] if rows else 0

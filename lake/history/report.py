@@ -7,6 +7,8 @@ timelines show it from the epoch that noticed it (`lake.history.provenance`), wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -42,6 +44,7 @@ class ReportPage(msgspec.Struct, frozen=True):
         until: Event time up to which; None where nothing has happened yet.
         columns: Their names; none where nothing has happened yet.
         rows: In the report's order. Times are aware.
+        query: SQL of all rows; None where nothing has happened yet.
         next_cursor: None at the end.
     """
 
@@ -49,6 +52,7 @@ class ReportPage(msgspec.Struct, frozen=True):
     until: datetime | None
     columns: list[str]
     rows: list[tuple[Any, ...]]
+    query: str | None
     next_cursor: str | None
 
 
@@ -95,6 +99,26 @@ def window(history: History, from_: str | None, to: str | None, dashes: str = ""
     return since, until
 
 
+@contextmanager
+def reading_views(history: History, epoch: int, too_large: BadRequestError) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the views over the changes up to an epoch, with the limits of a gateway (`bounded_views`).
+
+    Args:
+        history: The history.
+        epoch: The last epoch.
+        too_large: Error for a query that needs more than `MEMORY_LIMIT`.
+
+    Raises:
+        BadRequestError: ``too_large``.
+        RoutelakeError: As `History.reading_changes`.
+    """
+    with history.reading_changes() as table, bounded_views(table, epoch) as views:
+        try:
+            yield views
+        except duckdb.OutOfMemoryException as error:
+            raise too_large from error
+
+
 def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, cursor: str | None = None) -> ReportPage:
     """One page of a report.
 
@@ -107,23 +131,21 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
         raise BadRequestError(f"limit must be from 1 to {MAX_ROWS}, not {limit}", field="limit", value=limit)
     place = None if cursor is None else place_of(history, cursor, asked, _Cursor)
     if history.is_empty():
-        return ReportPage(UNIX_EPOCH, None, [], [], None)
+        return ReportPage(UNIX_EPOCH, None, [], [], None, None)
     if place is None:
         since, until = window(history, asked.from_, asked.to)
         place = _Cursor(history.resolve(NOW).commit.epoch, to_us(since), to_us(until), 0)
     since, until = (from_us(us) for us in (place.since_us, place.until_us))
     query = query_of(BY_NAME[asked.name], since, until, asked.times)
-    with history.reading_changes() as table, bounded_views(table, place.epoch) as views:
-        try:
-            found = views.sql(f"{query} LIMIT {limit + 1} OFFSET {place.skip}").to_arrow_table()
-        except duckdb.OutOfMemoryException as error:
-            what = (
-                f"{asked.name} needs more than the {MEMORY_LIMIT} of memory that a gateway grants to a report. Use a "
-                "shorter window (from), or read the tables: ./routelake history report"
-            )
-            raise BadRequestError(what, field="from", value=asked.from_) from error
+    what = (
+        f"{asked.name} needs more than the {MEMORY_LIMIT} of memory that a gateway grants to a report. Use a shorter "
+        "window (from), or read the tables: ./routelake history report"
+    )
+    too_large = BadRequestError(what, field="from", value=asked.from_)
+    with reading_views(history, place.epoch, too_large) as views:
+        found = views.sql(f"{query} LIMIT {limit + 1} OFFSET {place.skip}").to_arrow_table()
     rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
     following = None
     if len(rows) > limit:
         following = cursor_of(history, asked, msgspec.structs.replace(place, skip=place.skip + limit))
-    return ReportPage(since, until, found.column_names, rows[:limit], following)
+    return ReportPage(since, until, found.column_names, rows[:limit], query, following)

@@ -3,7 +3,8 @@
 
 They are text that DuckDB (`lake.history.report_duckdb`) and Spark (`pipelines.report_views.register`) take. Rows are
 in an order of their own, so pages can be cut from them. A report is of a window of event time, after ``since`` and up
-to ``until``; what began before it or has not ended by then counts as far as it lies in it.
+to ``until``; what began before it or has not ended by then counts as far as it lies in it. The last two columns of
+every report, ``firstEpoch`` and ``lastEpoch``, are the epochs of the first and the last change behind a row.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 
 from lake.history.sql_views import ADDRESS, ALIVE, WRITE_QUEUES, difference
 
+FLAPPING: Final = "flapping"
+"""Name of the only report with the parameter `times`."""
 TIMES: Final = 2
 """How often, by default, a broker may come back before it is said to flap."""
 
@@ -27,6 +30,9 @@ class ReportSpec(NamedTuple):
         query: SQL, with ``{since}``, ``{until}`` (timestamps) and ``{times}`` (a number) in it.
         label: The column that the chart's bars are named by; its values of one name are added up.
         values: The columns that the chart shows, in one unit.
+        filters: Filters of ``GET /v1/changes`` for the changes behind a row: columns of the row by the filter's name. A
+            filter whose column is NULL does not apply.
+        fixed_filters: Filters with the same value for every row.
     """
 
     name: str
@@ -35,6 +41,8 @@ class ReportSpec(NamedTuple):
     query: str
     label: str
     values: tuple[str, ...]
+    filters: dict[str, str]
+    fixed_filters: dict[str, str]
 
 
 _ORDER: Final = "c.epoch, c.eventTime, c.offset, c.seq"
@@ -45,7 +53,8 @@ _PRESENCE: Final = f"""
 presence AS (
 SELECT c.brokerName, get_json_object(c.key, '$.clusterName') AS clusterName,
        get_json_object(c.key, '$.brokerAddr') AS brokerAddr, c.command, c.after IS NOT NULL AS came, c.eventTime,
-       lag(c.eventTime) OVER w AS earlier, lag(c.command) OVER w AS earlierCommand, lead(c.eventTime) OVER w AS later
+       lag(c.eventTime) OVER w AS earlier, lag(c.command) OVER w AS earlierCommand, lead(c.eventTime) OVER w AS later,
+       c.epoch, lag(c.epoch) OVER w AS earlierEpoch, lead(c.epoch) OVER w AS laterEpoch
   FROM routeChangeTable AS c
  WHERE c.tableName = 'brokerLiveTable' AND (c.before IS NULL) <> (c.after IS NULL) AND c.eventTime <= {{until}}
 WINDOW w AS (PARTITION BY c.key ORDER BY {_ORDER})
@@ -64,21 +73,23 @@ def _turns(condition: str) -> str:
     return f"""
 steps AS (
 SELECT c.topic, c.eventTime, sum({ALIVE}) AS brokerStep, sum({difference(WRITE_QUEUES)}) AS writeStep,
-       max_by(c.command, c.offset) AS command, max_by(coalesce(c.actor, '{{{{}}}}'), c.offset) AS actor
+       max_by(c.command, c.offset) AS command, max_by(coalesce(c.actor, '{{{{}}}}'), c.offset) AS actor,
+       min(c.epoch) AS firstEpoch, max(c.epoch) AS lastEpoch
   FROM routeChangeTable AS c
  WHERE {_of_topics(condition)}
    AND c.eventTime <= {{until}} GROUP BY c.topic, c.eventTime
 ), kinds AS (
-SELECT topic, eventTime, command, actor,
+SELECT topic, eventTime, command, actor, firstEpoch, lastEpoch,
        CASE WHEN sum(writeStep) OVER w > 0 THEN 'writable' WHEN sum(brokerStep) OVER w > 0 THEN 'not writable'
             WHEN command IN {_LOST} THEN 'no broker' ELSE 'deleted' END AS kind
   FROM steps WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
 ), changed AS (
-SELECT topic, eventTime, command, actor, kind, lag(kind) OVER (PARTITION BY topic ORDER BY eventTime) AS kindBefore
+SELECT topic, eventTime, command, actor, firstEpoch, lastEpoch, kind,
+       lag(kind) OVER (PARTITION BY topic ORDER BY eventTime) AS kindBefore
   FROM kinds
 ), turns AS (
-SELECT topic, eventTime, command, actor, kind, kindBefore, lead(eventTime) OVER w AS nextTime,
-       lead(command) OVER w AS nextCommand
+SELECT topic, eventTime, command, actor, firstEpoch, lastEpoch, kind, kindBefore, lead(eventTime) OVER w AS nextTime,
+       lead(command) OVER w AS nextCommand, lead(lastEpoch) OVER w AS nextEpoch
   FROM changed WHERE kindBefore IS NULL OR kind <> kindBefore WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
 )"""  # noqa: S608 (our own text)
 
@@ -97,21 +108,23 @@ _RETURNED: Final = "CASE WHEN kind IN ('writable', 'not writable') AND kindBefor
 
 REPORTS: Final = (
     ReportSpec(
-        "flapping",
+        FLAPPING,
         "Brokers that come and go",
-        "a broker's address that went and came back more than --times times: how often, and for how long it was away",
+        "a broker's address that went and came back more than `times` times: how often, and for how long it was away",
         f"""
 WITH {_PRESENCE}
 SELECT brokerName, clusterName, brokerAddr, count(*) AS timesBack,
        count(CASE WHEN earlierCommand = 'BROKER_EXPIRED' THEN 1 END) AS expired,
        round(sum(unix_millis(eventTime) - unix_millis(earlier)) / 1e3, 3) AS awaySeconds,
        round(max(unix_millis(eventTime) - unix_millis(earlier)) / 1e3, 3) AS longestSeconds,
-       min(earlier) AS firstWent, max(eventTime) AS lastBack
+       min(earlier) AS firstWent, max(eventTime) AS lastBack, min(earlierEpoch) AS firstEpoch, max(epoch) AS lastEpoch
   FROM presence WHERE came AND earlier IS NOT NULL AND eventTime > {{since}}
  GROUP BY brokerName, clusterName, brokerAddr HAVING count(*) > {{times}}
  ORDER BY timesBack DESC, brokerName, clusterName, brokerAddr""",  # noqa: S608 (our own text)
         "brokerAddr",
         ("timesBack",),
+        {"brokerName": "brokerName"},
+        {"tableName": "brokerLiveTable"},
     ),
     ReportSpec(
         "unavailable",
@@ -123,11 +136,14 @@ WITH {_turns(_NOT_ALWAYS_WRITABLE)}
 SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo,
        round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
          AS seconds,
-       command AS begunBy, {ADDRESS} AS address, nextCommand AS endedBy
+       command AS begunBy, {ADDRESS} AS address, nextCommand AS endedBy, firstEpoch,
+       coalesce(nextEpoch, lastEpoch) AS lastEpoch
   FROM turns WHERE kind IN ('not writable', 'no broker') AND (nextTime IS NULL OR nextTime > {{since}})
  ORDER BY seconds DESC, topic, validFrom""",  # noqa: S608 (our own text)
         "topic",
         ("seconds",),
+        {"topic": "topic"},
+        {},
     ),
     ReportSpec(
         "churn",
@@ -138,12 +154,15 @@ WITH {_turns("eventTime > {since} AND (before IS NULL OR after IS NULL)")}
 SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
        count(CASE WHEN kind = 'deleted' THEN 1 END) AS deleted,
        count(CASE WHEN kind = 'no broker' THEN 1 END) AS lost, count({_RETURNED}) AS returned,
-       count(CASE WHEN kindBefore IS NULL THEN 1 END) AS firstSeen
+       count(CASE WHEN kindBefore IS NULL THEN 1 END) AS firstSeen, min(firstEpoch) AS firstEpoch,
+       max(lastEpoch) AS lastEpoch
   FROM turns WHERE eventTime > {{since}} AND (kind IN ('deleted', 'no broker')
        OR coalesce(kindBefore, 'deleted') IN ('deleted', 'no broker'))
  GROUP BY date_trunc('hour', eventTime) ORDER BY hour""",  # noqa: S608 (our own text)
         "hour",
         ("made", "deleted", "lost", "returned"),
+        {},
+        {"tableName": "topicQueueTable"},
     ),
     ReportSpec(
         "expiry",
@@ -158,13 +177,15 @@ SELECT c.brokerName, c.eventTime, c.command, count(*) AS topics FROM routeChange
 )
 SELECT p.brokerName, p.clusterName, p.brokerAddr, p.command, p.eventTime AS went, p.later AS back,
        round((unix_millis(coalesce(p.later, {{until}})) - unix_millis(p.eventTime)) / 1e3, 3) AS awaySeconds,
-       coalesce(t.topics, 0) AS topicsLost
+       coalesce(t.topics, 0) AS topicsLost, p.epoch AS firstEpoch, coalesce(p.laterEpoch, p.epoch) AS lastEpoch
   FROM presence AS p LEFT JOIN topics AS t
     ON t.brokerName = p.brokerName AND t.eventTime = p.eventTime AND t.command = p.command
  WHERE NOT p.came AND p.eventTime > {{since}} AND p.command IN ('BROKER_EXPIRED', 'CHANNEL_CLOSED')
  ORDER BY went, p.brokerName, p.clusterName, p.brokerAddr""",  # noqa: S608 (our own text)
         "brokerName",
         ("awaySeconds",),
+        {"brokerName": "brokerName"},
+        {},
     ),
     ReportSpec(
         "refused",
@@ -172,12 +193,14 @@ SELECT p.brokerName, p.clusterName, p.brokerAddr, p.command, p.eventTime AS went
         "refused requests by client, command and reason: how often, and when first and last",
         """
 SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min(eventTime) AS firstTime,
-       max(eventTime) AS lastTime
+       max(eventTime) AS lastTime, min(epoch) AS firstEpoch, max(epoch) AS lastEpoch
   FROM changes WHERE outcome = 'rejected' AND eventTime > {since} AND eventTime <= {until}
  GROUP BY command, reason, brokerName, address, userName
  ORDER BY refusals DESC, lastTime DESC, command, reason, brokerName, address, userName""",
         "brokerName",
         ("refusals",),
+        {"command": "command", "brokerName": "brokerName", "peer": "address", "user": "userName"},
+        {"outcome": "rejected"},
     ),
     ReportSpec(
         "peers",
@@ -189,12 +212,14 @@ SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS c
          AS commands,
        count(CASE WHEN outcome = 'rejected' THEN 1 END) AS refusals,
        count(DISTINCT topic) AS topics, count(DISTINCT brokerName) AS brokers,
-       min(eventTime) AS firstTime, max(eventTime) AS lastTime
+       min(eventTime) AS firstTime, max(eventTime) AS lastTime, min(epoch) AS firstEpoch, max(epoch) AS lastEpoch
   FROM changes WHERE address IS NOT NULL AND command <> 'BROKER_EXPIRED'
    AND eventTime > {since} AND eventTime <= {until}
  GROUP BY address, userName ORDER BY changedRows DESC, commands DESC, address, userName""",
         "address",
         ("changedRows",),
+        {"peer": "address", "user": "userName"},
+        {},
     ),
     ReportSpec(
         "alive",
@@ -202,18 +227,21 @@ SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS c
         "a time in which so many broker addresses were alive. validTo is null: it is still so",
         f"""
 WITH steps AS (
-SELECT c.eventTime, sum({ALIVE}) AS step FROM routeChangeTable AS c
+SELECT c.eventTime, sum({ALIVE}) AS step, min(c.epoch) AS firstEpoch, max(c.epoch) AS lastEpoch
+  FROM routeChangeTable AS c
  WHERE c.tableName = 'brokerLiveTable' AND c.eventTime <= {{until}} GROUP BY c.eventTime
 ), totals AS (
-SELECT eventTime, lead(eventTime) OVER w AS nextTime, sum(step) OVER w AS brokers
+SELECT eventTime, firstEpoch, lastEpoch, lead(eventTime) OVER w AS nextTime, sum(step) OVER w AS brokers
   FROM steps WHERE step <> 0 WINDOW w AS (ORDER BY eventTime)
 )
 SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(brokers AS BIGINT) AS brokers,
        round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
-         AS seconds
+         AS seconds, firstEpoch, lastEpoch
   FROM totals WHERE nextTime IS NULL OR nextTime > {{since}} ORDER BY validFrom""",  # noqa: S608 (our own text)
         "validFrom",
         ("brokers",),
+        {},
+        {"tableName": "brokerLiveTable"},
     ),
     ReportSpec(
         "uneven",
@@ -221,24 +249,28 @@ SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(br
         "a topic that had other queues or another perm on one of its brokers than on another, at the end of the window",
         f"""
 WITH latest AS (
-SELECT c.topic, c.brokerName, max_by(coalesce(c.after, ''), struct(c.epoch, c.eventTime, c.offset, c.seq)) AS state
+SELECT c.topic, c.brokerName, max_by(coalesce(c.after, ''), struct(c.epoch, c.eventTime, c.offset, c.seq)) AS state,
+       max(c.epoch) AS epoch
   FROM routeChangeTable AS c
  WHERE {_of_topics(_UNUSUAL)}
    AND c.eventTime <= {{until}}
  GROUP BY c.topic, c.brokerName
 ), queues AS (
-SELECT topic, CAST(get_json_object(state, '$.readQueueNums') AS INT) AS readQueueNums,
+SELECT topic, epoch, CAST(get_json_object(state, '$.readQueueNums') AS INT) AS readQueueNums,
        CAST(get_json_object(state, '$.writeQueueNums') AS INT) AS writeQueueNums,
        get_json_object(state, '$.perm') AS perm
   FROM latest WHERE state <> ''
 )
 SELECT topic, count(*) AS brokers, count(DISTINCT concat(readQueueNums, '/', writeQueueNums, '/', perm)) AS kinds,
        min(readQueueNums) AS leastReadQueueNums, max(readQueueNums) AS mostReadQueueNums,
-       min(writeQueueNums) AS leastWriteQueueNums, max(writeQueueNums) AS mostWriteQueueNums
+       min(writeQueueNums) AS leastWriteQueueNums, max(writeQueueNums) AS mostWriteQueueNums,
+       min(epoch) AS firstEpoch, max(epoch) AS lastEpoch
   FROM queues GROUP BY topic HAVING count(DISTINCT concat(readQueueNums, '/', writeQueueNums, '/', perm)) > 1
  ORDER BY topic""",  # noqa: S608 (our own text)
         "topic",
         ("kinds",),
+        {"topic": "topic"},
+        {},
     ),
 )
 TIME_COLUMNS: Final = frozenset(

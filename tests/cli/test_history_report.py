@@ -71,6 +71,8 @@ def test_for_programs(report: ReportSpec) -> None:
         "lost": "0",
         "returned": "0",
         "firstSeen": "2",
+        "firstEpoch": "1",
+        "lastEpoch": "8",
     }
     assert report("refused", "--csv")[1].startswith("command,reason,")
 

@@ -39,6 +39,7 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "getTopicTimeline": (R, "GET", "/v1/topics/orders/timeline", None),
     "getBrokerTimeline": (R, "GET", "/v1/brokers/broker-a/timeline", None),
     "getTopicBlame": (R, "GET", "/v1/topics/orders/blame", None),
+    "listReports": (R, "GET", "/v1/reports", None),
     "getReport": (R, "GET", "/v1/reports/alive", None),
     "getActivity": (R, "GET", "/v1/activity", None),
     "getLifelines": (R, "GET", "/v1/lifelines", None),

@@ -21,7 +21,7 @@ VOLATILE = {
     *("offset", "eventTime", "epoch", "lastUpdateTimestamp", "expireTimestamp", "logOffset", "watermark"),
     *("commitTime", "versions", "cursor", "peer", "oldestTime", "firstTime", "newestEpoch", "gateway"),
     *("routesAgeSeconds", "events", "seconds", "fromEpoch", "toEpoch", "validFrom", "validTo"),
-    *("firstEpoch", "lastEpoch", "last", "width", "time"),
+    *("firstEpoch", "lastEpoch", "last", "width", "time", "sql"),
 }
 """Members of which only the type must agree."""
 

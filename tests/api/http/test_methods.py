@@ -21,7 +21,14 @@ READS = (
     *("/", "/healthz", "/healthz/fold", "/readyz", "/metrics", "/openapi.json", "/docs", "/rocketmq/nsaddr"),
     *("/console", "/console/", "/console/app.js", "/console/session", "/console/sites.json", "/console/nothing"),
     *("/v1/topics", "/v1/topics/orders/route", "/v1/topics/nowhere/route", "/v1/topics?limit=x", "/v1/nothing"),
-    *("/v1/topics/orders/route?as_of=1", "/v1/changes", "/v1/reports/topics-by-cluster", "/v1/brokers", "/v1/kv/ns"),
+    *(
+        "/v1/topics/orders/route?as_of=1",
+        "/v1/changes",
+        "/v1/reports",
+        "/v1/reports/topics-by-cluster",
+        "/v1/brokers",
+        "/v1/kv/ns",
+    ),
 )
 
 

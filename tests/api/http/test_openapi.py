@@ -38,6 +38,7 @@ OPERATIONS = {
         "getBrokerTimeline",
         "getTopicBlame",
         "getReport",
+        "listReports",
         "getActivity",
         "getLifelines",
         "listenEvents",

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from api.http.answers import ReportAnswer
+from api.http.answers import ReportAnswer, ReportsAnswer
 from dev.support.http_api import HttpApi, broker, parsed, problem
+from dev.support.loops import until
+from eventlog.base import now_ms
+from lake.history.reports import BY_NAME
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,42 @@ def test_a_window(past: HttpApi) -> None:
     (alive,) = report(past, "alive").rows
     assert (alive["brokers"], alive["validTo"]) == (1, None)
     assert report(past, "flapping?times=0").rows == []
+
+
+@pytest.fixture(scope="module")
+def eventful(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Two brokers with different queues expire and come back; a third is refused; the tables of each have own epochs."""
+    time_ms = [now_ms()]
+    api = HttpApi(tmp_path_factory.mktemp("eventful"), clock=lambda: time_ms[0])
+    try:
+        for counter in (1, 2):
+            if counter == 2:
+                time_ms[0] += 130_000
+                until(lambda: not api.get("/v1/brokers").json()["brokers"])
+                api.settled()
+            for host, queues in ((1, 4), (2, 8)):
+                api.register(broker(f"broker-{host}", topics={"orders": queues, "more": 4}, host=host, counter=counter))
+                api.settled()
+            api.register(broker("single", topics=("only",), host=9))
+            api.settled()
+        yield api
+    finally:
+        api.close()
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_definition_leads_to_the_changes_behind_each_row(eventful: HttpApi, name: str) -> None:
+    specs = parsed(eventful.get("/v1/reports"), ReportsAnswer).reports
+    [spec] = [each for each in specs if each.name == name]
+    found = report(eventful, name if spec.times is None else f"{name}?times=0")
+    assert found.rows
+    assert {spec.label, *spec.values, *spec.filters.values()} <= {*found.columns}
+    for row in found.rows:
+        asked = spec.fixed_filters | {each: row[column] for each, column in spec.filters.items() if row[column]}
+        first = {"from": row["firstEpoch"] - 1} if row["firstEpoch"] > 1 else {}
+        asked |= {**first, "to": row["lastEpoch"], "limit": 1000}
+        epochs = {change["epoch"] for change in eventful.get("/v1/changes", params=asked).json()["changes"]}
+        assert {row["firstEpoch"], row["lastEpoch"]} <= epochs, row
 
 
 def test_pages(past: HttpApi) -> None:

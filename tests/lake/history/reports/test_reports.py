@@ -56,9 +56,9 @@ def ask(lake: Path, name: str, since: datetime = START, until: datetime = END, *
 
 def test_flapping(lake: Path) -> None:
     assert ask(lake, "flapping") == []
-    assert ask(lake, "flapping", times=1) == [("x", "c", "x:1", 2, 2, 120.0, 80.0, after(70), after(250))]
+    assert ask(lake, "flapping", times=1) == [("x", "c", "x:1", 2, 2, 120.0, 80.0, after(70), after(250), 5, 10)]
     assert ask(lake, "flapping", times=0, until=after(200)) == [
-        ("x", "c", "x:1", 1, 1, 80.0, 80.0, after(70), after(150))
+        ("x", "c", "x:1", 1, 1, 80.0, 80.0, after(70), after(150), 5, 6)
     ]
     assert ask(lake, "flapping", times=0, since=after(150), until=after(249)) == []  # it is back at 250
 
@@ -67,45 +67,45 @@ def test_unavailable(lake: Path) -> None:
     expired = ("BROKER_EXPIRED", None, "REGISTER_BROKER")
     wiped = ("WIPE_WRITE_PERM_OF_BROKER", "10.9.9.9", "ADD_WRITE_PERM_OF_BROKER")
     assert ask(lake, "unavailable") == [
-        ("S", "no broker", after(70), after(150), 80.0, *expired),
-        ("T", "no broker", after(70), after(150), 80.0, *expired),
-        ("S", "no broker", after(210), after(250), 40.0, *expired),
-        ("T", "no broker", after(210), after(250), 40.0, *expired),
-        ("U", "not writable", after(160), after(180), 20.0, *wiped),
-        ("V", "not writable", after(160), after(180), 20.0, *wiped),
+        ("S", "no broker", after(70), after(150), 80.0, *expired, 5, 6),  # noticed by CLOCK
+        ("T", "no broker", after(70), after(150), 80.0, *expired, 5, 6),
+        ("S", "no broker", after(210), after(250), 40.0, *expired, 10, 10),  # noticed by its own registration
+        ("T", "no broker", after(210), after(250), 40.0, *expired, 10, 10),
+        ("U", "not writable", after(160), after(180), 20.0, *wiped, 7, 8),
+        ("V", "not writable", after(160), after(180), 20.0, *wiped, 7, 8),
     ]
     cut = ask(lake, "unavailable", since=after(100), until=after(170))
-    assert [(*row[:5], row[7]) for row in cut] == [
-        ("S", "no broker", after(100), after(150), 50.0, "REGISTER_BROKER"),
-        ("T", "no broker", after(100), after(150), 50.0, "REGISTER_BROKER"),
-        ("U", "not writable", after(160), None, 10.0, None),
-        ("V", "not writable", after(160), None, 10.0, None),
+    assert [(*row[:5], *row[7:]) for row in cut] == [
+        ("S", "no broker", after(100), after(150), 50.0, "REGISTER_BROKER", 5, 6),
+        ("T", "no broker", after(100), after(150), 50.0, "REGISTER_BROKER", 5, 6),
+        ("U", "not writable", after(160), None, 10.0, None, 7, 7),
+        ("V", "not writable", after(160), None, 10.0, None, 7, 7),
     ]
 
 
 def test_churn(lake: Path) -> None:
     first, second = (START.replace(hour=hour, minute=0, second=0, microsecond=0) for hour in (22, 23))
     assert ask(lake, "churn", START - timedelta(seconds=1)) == [
-        (first, 4, 0, 4, 4, 4),
-        (second, 0, 1, 0, 0, 0),
+        (first, 4, 0, 4, 4, 4, 1, 10),
+        (second, 0, 1, 0, 0, 0, 12, 12),
     ]
-    assert ask(lake, "churn", after(100), after(200)) == [(first, 0, 0, 0, 2, 0)]
+    assert ask(lake, "churn", after(100), after(200)) == [(first, 0, 0, 0, 2, 0, 6, 6)]
 
 
 def test_expiry(lake: Path) -> None:
     assert ask(lake, "expiry") == [
-        ("x", "c", "x:1", "BROKER_EXPIRED", after(70), after(150), 80.0, 2),
-        ("x", "c", "x:1", "BROKER_EXPIRED", after(210), after(250), 40.0, 2),
+        ("x", "c", "x:1", "BROKER_EXPIRED", after(70), after(150), 80.0, 2, 5, 6),
+        ("x", "c", "x:1", "BROKER_EXPIRED", after(210), after(250), 40.0, 2, 10, 10),
     ]
     (row,) = ask(lake, "expiry", until=after(100))
-    assert row[5:] == (None, 30.0, 2)
+    assert row[5:] == (None, 30.0, 2, 5, 5)
 
 
 def test_peers(lake: Path) -> None:
     (row,) = ask(lake, "peers", START - timedelta(seconds=1))
     assert row[:2] == ("10.9.9.9", None)
     assert row[3:7] == (4, 0, 4, 2)  # commands, refusals, topics, brokers
-    assert row[7:] == (START, after(3860))
+    assert row[7:] == (START, after(3860), 1, 12)
 
 
 def test_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_refused(tmp_path: Path) -> None:
     drive(tmp_path, [[record] for record in written([(0, make.register()), (1_000, again), (1_000, again)])])
     ((command, reason, broker, address, user, *rest),) = ask(tmp_path, "refused")
     assert (command, reason, broker) == ("REGISTER_BROKER", "SINGLE_TOPIC_REFUSED", "n")
-    assert (address, user, *rest) == ("10.9.9.9", None, 2, after(1), after(2))
+    assert (address, user, *rest) == ("10.9.9.9", None, 2, after(1), after(2), 2, 3)
 
 
 def test_intervals_beside_the_tables(lake: Path) -> None:
