@@ -110,7 +110,7 @@ REPORTS: Final = (
     ReportSpec(
         FLAPPING,
         "Brokers that come and go",
-        "a broker's address that went and came back more than `times` times: how often, and for how long it was away",
+        "an address of a broker that went and came back more often than the parameter times says",
         f"""
 WITH {_PRESENCE}
 SELECT brokerName, clusterName, brokerAddr, count(*) AS timesBack,
@@ -129,8 +129,8 @@ SELECT brokerName, clusterName, brokerAddr, count(*) AS timesBack,
     ReportSpec(
         "unavailable",
         "Topics that could not be written",
-        "a time in which a topic had no queue that may be written: none of its brokers let it ('not writable'), or its "
-        "last broker had gone ('no broker'). A topic that was deleted is not missed. validTo is null: it is still so",
+        "a time in which no queue of a topic could be written, because no broker allowed it ('not writable') or the "
+        "last broker had gone ('no broker'). Deleted topics are left out. Without validTo, the time has not ended",
         f"""
 WITH {_turns(_NOT_ALWAYS_WRITABLE)}
 SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo,
@@ -148,7 +148,8 @@ SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS val
     ReportSpec(
         "churn",
         "Topics that come and go, hour by hour",
-        "an hour in which topics were made, some of them firstSeen, or deleted, lost their last broker or got one back",
+        "an hour, with the numbers of topics that were made (firstSeen: for the first time), deleted, lost with their "
+        "last broker, or returned with a broker",
         f"""
 WITH {_turns("eventTime > {since} AND (before IS NULL OR after IS NULL)")}
 SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
@@ -167,8 +168,8 @@ SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
     ReportSpec(
         "expiry",
         "Brokers that expired or lost their connection",
-        "an address that expired or lost its connection: when, how many topics its group lost then, and when it was "
-        "back",
+        "an expiry or a lost connection of a broker's address, with the number of topics that its group lost, and the "
+        "time when the address was back",
         f"""
 WITH {_PRESENCE}, topics AS (
 SELECT c.brokerName, c.eventTime, c.command, count(*) AS topics FROM routeChangeTable AS c
@@ -190,7 +191,7 @@ SELECT p.brokerName, p.clusterName, p.brokerAddr, p.command, p.eventTime AS went
     ReportSpec(
         "refused",
         "Registrations and commands that were refused",
-        "refused requests by client, command and reason: how often, and when first and last",
+        "a client, a command and a reason, with the number of refusals",
         """
 SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min(eventTime) AS firstTime,
        max(eventTime) AS lastTime, min(epoch) AS firstEpoch, max(epoch) AS lastEpoch
@@ -205,7 +206,7 @@ SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min
     ReportSpec(
         "peers",
         "Who changed most",
-        "an address and user: rows that changed by them, admin commands that they gave, and what of it was refused",
+        "an address and a user, with the numbers of rows that they changed, of their admin commands and of refusals",
         """
 SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS changedRows,
        count(CASE WHEN tableName IS NULL AND outcome <> 'rejected' AND command <> 'ACCESS_REFUSED' THEN 1 END)
@@ -224,7 +225,7 @@ SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS c
     ReportSpec(
         "alive",
         "How many brokers were alive",
-        "a time in which so many broker addresses were alive. validTo is null: it is still so",
+        "a time with the same number of live broker addresses. Without validTo, the time has not ended",
         f"""
 WITH steps AS (
 SELECT c.eventTime, sum({ALIVE}) AS step, min(c.epoch) AS firstEpoch, max(c.epoch) AS lastEpoch
@@ -246,7 +247,7 @@ SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(br
     ReportSpec(
         "uneven",
         "Topics with different queues on their brokers",
-        "a topic that had other queues or another perm on one of its brokers than on another, at the end of the window",
+        "a topic that had different queues or perms on its brokers at the end of the window",
         f"""
 WITH latest AS (
 SELECT c.topic, c.brokerName, max_by(coalesce(c.after, ''), struct(c.epoch, c.eventTime, c.offset, c.seq)) AS state,
