@@ -137,16 +137,25 @@ def bench(
 
 def release(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="STEP", help="Steps to run. Default: all of them.")
+        list[str] | None, typer.Argument(metavar="STEP", help="Steps to run with --check. Default: all of them.")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Run the release checklist. It changes nothing.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run the release checklist instead. It changes nothing.")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the files. It must be empty.")] = Path("dist"),
 ) -> None:
-    """Run the release checklist: version, wheel, checks, documents, tests, benches and images."""
-    if not check:
-        raise SetupError("release only has --check so far: ./routelake release --check.")
-    from dev.release.checklist import main
+    """Build the files of a release: wheel, lock files, deploy, SBOM, license texts and SHA256SUMS."""
+    if check:
+        from dev.release.checklist import main
 
-    raise typer.Exit(main(names or []))
+        raise typer.Exit(main(names or []))
+    if names:
+        raise SetupError(f"Steps are run with --check: ./routelake release --check {' '.join(names)}")
+    from dev.release.build import build
+
+    check_folder(out, "--out")
+    build(out)
+    print(f"{out} has the files of this commit.")
 
 
 def register(app: typer.Typer) -> None:

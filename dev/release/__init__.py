@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a release: the checklist, the list of components, and the golden copies of its data."""
+"""What makes a release: its files, the checklist before it, and the golden copies that later releases must take."""

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The release checklist as a program: each step is a command, and all of them are run even if one fails.
+"""The release checklist as a program: ``./routelake release --check``.
 
-``./routelake release --check`` runs them. A step whose program is not on this machine is skipped and named.
+Each step is a command or a function. All steps run, even if one fails. A step whose program is not on this machine is
+skipped, and the last line names it.
 """
 
 from __future__ import annotations
 
-import hashlib
+import filecmp
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from dev.release.build import build
+from dev.release.components import ROOT
+from schemas.errors import SetupError
 
 
 class Step(NamedTuple):
@@ -40,28 +43,29 @@ def main(names: Sequence[str]) -> int:
     if unknown:
         print(f"no step {unknown[0]!r}; there are {', '.join(step.name for step in STEPS)}.", file=sys.stderr)
         return 2
-    failed = []
+    failed, skipped = [], []
     for step in STEPS:
         if names and step.name not in names:
             continue
         if step.needs and shutil.which(step.needs) is None:
-            print(f"skipped {step.name}: there is no {step.needs} on this machine", flush=True)
+            skipped.append(f"{step.name} (there is no {step.needs} on this machine)")
             continue
         started = time.monotonic()
-        fault = step.run()
+        fault = _run(step)
         print(f"{'FAILED ' if fault else 'ok     '} {step.name} ({time.monotonic() - started:.0f} s)", flush=True)
         if fault:
             print(f"        {fault}", flush=True)
             failed.append(step.name)
+    if skipped:
+        print(f"skipped: {', '.join(skipped)}", flush=True)
     return 1 if failed else 0
 
 
-def _command(*words: str) -> Callable[[], str | None]:
-    def run() -> str | None:
-        code = subprocess.run([str(ROOT / "routelake"), *words], cwd=ROOT, check=False).returncode
-        return f"./routelake {' '.join(words)} ended with exit code {code}" if code else None
-
-    return run
+def _run(step: Step) -> str | None:
+    try:
+        return step.run()
+    except SetupError as error:
+        return str(error)
 
 
 def _version() -> str | None:
@@ -79,42 +83,50 @@ def _version() -> str | None:
     return None
 
 
-def _wheel() -> str | None:
-    """Two builds of the commit in two folders are equal."""
-    digests = []
-    for _ in range(2):
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "source"
-            subprocess.run(["git", "clone", "-q", str(ROOT), str(source)], check=True)
-            code = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
-            built = subprocess.run(
-                [sys.executable, "-c", code, folder], cwd=source, capture_output=True, text=True, check=False
-            )
-            if built.returncode:
-                return built.stderr.strip().splitlines()[-1]
-            (wheel,) = Path(folder).glob("*.whl")
-            digests.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
-    return None if len(set(digests)) == 1 else f"two builds differ: {', '.join(digests)}"
+def _files() -> str | None:
+    """Two builds of the commit are equal: wheel, lock files, deploy, SBOM and license texts."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        for folder in (one, other):
+            build(Path(folder))
+        names = sorted(path.name for path in Path(one).iterdir())
+        _, differing, absent = filecmp.cmpfiles(one, other, names, shallow=False)
+    return f"two builds differ in {', '.join(differing + absent)}" if differing or absent else None
 
 
-def _image(name: str) -> Callable[[], str | None]:
+def _command(*words: str) -> Callable[[], str | None]:
+    """A step that runs a command in this clone. The word DIST becomes a folder with the files of the release."""
+
     def run() -> str | None:
-        command = ["podman", "build", "-f", f"deploy/{name}.Containerfile", "-t", f"routelake-{name}", "."]
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
-        return f"podman build of {name} ended with exit code {code}" if code else None
+        with tempfile.TemporaryDirectory() as folder:
+            if "DIST" in words:
+                build(Path(folder))
+            command = [folder if word == "DIST" else word for word in words]
+            code = subprocess.run(command, cwd=ROOT, check=False).returncode
+        return f"{' '.join(words)} ended with exit code {code}" if code else None
 
     return run
 
 
+def _image(name: str) -> Callable[[], str | None]:
+    file, tag = f"deploy/{name}.Containerfile", f"routelake-{name}"
+    return _command("podman", "build", "--format", "docker", "-f", file, "-t", tag, "DIST")
+
+
+_PRIVATE: Final = ("unshare", "--mount", "--pid", "--fork", "--propagation", "private")
+"""What the program mounts is seen by itself alone, and its processes end with it."""
+
 STEPS: Final = (
     Step("version", _version),
-    Step("wheel", _wheel, needs="git"),
-    Step("check", _command("check")),
-    Step("docs", _command("docs")),
-    Step("tests", _command("test", "--coverage")),
-    Step("deep-tests", _command("test", "--deep")),
-    Step("benches", _command("bench")),
+    Step("files", _files, needs="git"),
+    Step("check", _command("./routelake", "check")),
+    Step("docs", _command("./routelake", "docs")),
+    Step("tests", _command("./routelake", "test", "--coverage")),
+    Step("deep-tests", _command("./routelake", "test", "--deep")),
+    Step("benches", _command("./routelake", "bench")),
     Step("gateway-image", _image("gateway"), needs="podman"),
     Step("fold-image", _image("fold"), needs="podman"),
+    Step(
+        "bare-debian", _command(*_PRIVATE, "sh", "dev/release/bare_machine.sh", "DIST", "trixie"), needs="debootstrap"
+    ),
 )
 """Steps of a release, quick ones first."""

@@ -3,11 +3,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+import cyclonedx.schema
+import jsonschema_rs
 import pytest
+from packageurl import PackageURL
 
 from dev.release import checklist
+from dev.release.build import LOCKS, build
 from dev.release.checklist import Step, main
+from dev.release.components import INSTALLERS, JAR_SETS, ROOT, Component, check_license
 from dev.support.command import command
+from runtime.jars import LOCK_FILE, read_lock
+from schemas.errors import SetupError
 
 
 def test_all_steps_run_though_one_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,15 +34,93 @@ def test_all_steps_run_though_one_fails(monkeypatch: pytest.MonkeyPatch, capsys:
     assert [line.split()[1] for line in said.splitlines() if line.startswith(("ok", "FAILED"))] == [
         "first", "second", "third",
     ]  # fmt: skip
-    assert "it is wrong" in said and "skipped absent: there is no no-such-program-here" in said
+    assert "it is wrong" in said and "skipped: absent (there is no no-such-program-here on this machine)" in said
     assert main(["third"]) == 0
 
 
 def test_an_unknown_step_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nothing"]) == 2
-    assert "no step 'nothing'; there are version, wheel, check" in capsys.readouterr().err
+    assert "no step 'nothing'; there are version, files, check" in capsys.readouterr().err
 
 
-def test_it_needs_check() -> None:
-    done = command("release")
-    assert done.returncode == 2 and "./routelake release --check" in done.stderr
+def test_steps_need_check() -> None:
+    done = command("release", "files")
+    assert done.returncode == 2 and "./routelake release --check files" in done.stderr
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    done = command("release", "--out", str(tmp_path))
+    assert done.returncode == 2 and f"rm -r {tmp_path}" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a release of this commit."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("a release is built in a clone")
+    out = tmp_path_factory.mktemp("release") / "dist"
+    build(out)
+    return out
+
+
+def test_it_writes_what_the_images_and_the_units_need(dist: Path) -> None:
+    names = {path.name for path in dist.iterdir()}
+    assert {"SHA256SUMS", "THIRD-PARTY-LICENSES.txt", *LOCKS} < names
+    assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=dist, check=False).returncode == 0
+    assert len((dist / "SHA256SUMS").read_text().splitlines()) == len(names) - 1
+    (archive,) = dist.glob("*-deploy.tar.gz")
+    with tarfile.open(archive) as deploy:
+        found = set(deploy.getnames())
+    assert {
+        "deploy/gateway.Containerfile",
+        "deploy/systemd/routelake-fold.service",
+        "deploy/helm/routelake/Chart.yaml",
+    } < found
+
+
+def test_the_sbom_is_cyclonedx_and_has_what_the_lock_files_have(dist: Path) -> None:
+    (path,) = dist.glob("*.cdx.json")
+    sbom = json.loads(path.read_text())
+    schemas = Path(cyclonedx.schema.__file__).parent / "_res"
+    others = [
+        (f"http://cyclonedx.org/schema/{name}", json.loads((schemas / name).read_text()))
+        for name in ("spdx.SNAPSHOT.schema.json", "jsf-0.82.SNAPSHOT.schema.json")
+    ]
+    schema = json.loads((schemas / "bom-1.6.SNAPSHOT.schema.json").read_text())
+    validator = jsonschema_rs.validator_for(schema, registry=jsonschema_rs.Registry(others))
+    assert [str(error) for error in validator.iter_errors(sbom)] == []
+    found = {component["purl"]: component for component in sbom["components"]}
+    locked = re.findall(r"^([\w.-]+)==([^\s;]+)(?!.*win32)", (dist / "requirements.lock").read_text(), re.MULTILINE)
+    assert {f"pkg:pypi/{name}@{version}" for name, version in locked if name not in INSTALLERS} == {
+        purl for purl in found if purl.startswith("pkg:pypi/")
+    }
+    jars = [jar for name in JAR_SETS for jar in read_lock(LOCK_FILE.read_text())[name]]
+    assert {jar.sha256 for jar in jars} == {
+        component["hashes"][0]["content"] for purl, component in found.items() if purl.startswith("pkg:maven/")
+    }
+    assert "pkg:npm/uplot@1.6.32" in found
+    pyspark = next(component for purl, component in found.items() if purl.startswith("pkg:pypi/pyspark@"))
+    assert len(pyspark["components"]) > 200
+
+
+def test_license_texts_are_those_of_the_components(dist: Path) -> None:
+    text = (dist / "THIRD-PARTY-LICENSES.txt").read_text()
+    assert "crc32c 2.9.post0: LGPL-2.1-or-later" in text
+    for words in (
+        "GNU LESSER GENERAL PUBLIC LICENSE",
+        "Copyright (c) 2022 Leon Sorokin",
+        "COMMON DEVELOPMENT AND DISTRIBUTION",
+    ):
+        assert words in text, words
+
+
+@pytest.mark.parametrize(
+    ("license_name", "says"),
+    [("", "add it to dev/release/components.toml"), ("MIT AND GPL-3.0-only", "list `allowed`")],
+)
+def test_a_license_that_no_person_has_decided_on_is_an_error(license_name: str, says: str) -> None:
+    unknown = Component(PackageURL("pypi", name="new", version="1"), license_name, (), ())
+    with pytest.raises(SetupError, match=re.escape(says)):
+        check_license(unknown, frozenset({"MIT"}))
