@@ -18,12 +18,12 @@ import yaml
 
 from cli.main import app
 from dev.peers.routelake import ROOT
+from dev.release.build import LOCKS
 
 DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.glob("*.Containerfile"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
-ROOMS = set(re.findall(r'"(\w+)"', (ROOT / "setup.py").read_text().partition("PACKAGES = (")[2].partition("\n)")[0]))
 
 
 def variables_of(command: str) -> set[str]:
@@ -45,19 +45,11 @@ def ours(names: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
-def test_what_is_copied_is_there_and_is_let_into_the_build(file: Path) -> None:
-    let_in = {line[1:] for line in (ROOT / ".containerignore").read_text().split() if line.startswith("!")}
-    copied: set[str] = set()
-    for line in re.findall(r"^COPY (?!--from)(.+)$", file.read_text(), re.MULTILINE):
-        copied |= set(line.split()[:-1])
-    assert copied >= ROOMS | {"pyproject.toml", "setup.py", "README.md"}
-    for name in copied:
-        assert (ROOT / name).exists(), name
-        assert name in let_in or re.fullmatch(r"requirements.*\.lock", name), name
-
-
-def test_docker_and_podman_leave_out_the_same() -> None:
-    assert (ROOT / ".containerignore").read_text() == (ROOT / ".dockerignore").read_text()
+def test_an_image_installs_the_wheel_of_a_release(file: Path) -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+)$", file.read_text(), re.MULTILINE)
+    lock = "requirements-gateway.lock" if file.stem == "gateway" else "requirements.lock"
+    assert copied == [f"{lock} routelake-*.whl ./"], "and no source"
+    assert lock in LOCKS
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
@@ -81,8 +73,7 @@ def test_no_java_and_no_spark_in_the_gateway() -> None:
 
 def test_compose_names_files_that_are_there_and_options_that_we_have() -> None:
     for name, service in COMPOSE["services"].items():
-        if "build" in service:
-            assert (DEPLOY / "compose" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        assert "build" not in service, "docs/how-to/operate/containers.md builds the images, from the wheel"
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
             if source.startswith("."):

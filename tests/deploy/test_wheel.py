@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.routelake import ROOT
+from dev.release.build import build_wheel
 
 NOT_CODE = (
     "deploy/README.md",
@@ -36,16 +37,9 @@ def copy_source(source: Path, *, reverse: bool = False) -> None:
 
 
 def build(source: Path, out: Path, **environment: str) -> Path:
-    """Build the wheel of a source folder as pip does; returns its path."""
+    """Build the wheel of a source folder into a new folder, and return its path."""
     out.mkdir()
-    code = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(out)], cwd=source, env={**os.environ, **environment},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = out.glob("*.whl")
-    return built
+    return build_wheel(source, out, {**os.environ, **environment})
 
 
 @pytest.fixture(scope="module")
