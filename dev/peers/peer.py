@@ -77,6 +77,10 @@ class Program(Served):
         """Environment variables that it needs, besides those of this process."""
         return {}
 
+    def answers(self) -> bool:
+        """Return whether it accepts connections."""
+        return port_answers(self.port)
+
     def start(self) -> None:
         """Start it, also after it was killed; its files are kept."""
         output = self.home / "output.log"
@@ -93,7 +97,7 @@ class Program(Served):
         def ready() -> bool:
             if process.poll() is not None:
                 raise RuntimeError(f"{self.program.name} ended: {output.read_text()[-1000:]}")
-            return port_answers(self.port)
+            return self.answers()
 
         wait_until(ready, 60.0, f"{self.program.name} to listen")
 

@@ -11,7 +11,7 @@ from api.http.app import HttpApp
 from api.http.csrf import Client
 from api.http.fast_path import FastRoutes
 from api.http.heads import Headers
-from dev.peers.proxies import MARK
+from dev.support.proxies import MARK
 from dev.support.strict_http import Asked
 
 
@@ -35,7 +35,7 @@ class Executed:
     Attributes:
         whole: Requests whose bodies came whole.
         broken: Requests whose bodies did not.
-        unproxied: Requests without the mark of a proxy (`dev.peers.proxies.MARK`).
+        unproxied: Requests without the mark of a proxy (`dev.support.proxies.MARK`).
         waiting: Number of requests that wait for more of their bodies.
     """
 

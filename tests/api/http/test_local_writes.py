@@ -8,9 +8,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -20,7 +19,7 @@ from api.http.local_peers import sender_problem
 from api.http.settings import HttpSettings
 from dev.support.http_api import HttpApi, broker, problem
 from dev.support.local import LocalGateway, LocalLake
-from dev.support.proxies import haproxy, nginx
+from dev.support.proxies import HAProxy, Nginx, Proxy
 from tests.api.http.wire import exchange, wires
 
 WIPE = "/v1/brokers/broker-a/wipe-write-perm"
@@ -119,32 +118,34 @@ def test_programs_of_this_user_write(gateway: LocalGateway) -> None:
     assert subprocess.run([sys.executable, "-c", script], check=True, capture_output=True).stdout == b"200\n"
 
 
-def proxies(folder: Path, port: int) -> dict[str, AbstractContextManager[str]]:
-    """As people write them, from the first example of a manual on."""
-    to = f"proxy_pass http://127.0.0.1:{port};"
-    keep_alive = 'proxy_http_version 1.1; proxy_set_header Connection "";'
-    one_user = "user root;" if os.geteuid() == 0 else ""
-    return {
-        "nginx, plain": nginx(folder, f"location / {{ {to} }}"),
-        "nginx, HTTP/1.1": nginx(folder, f"location / {{ {to} {keep_alive} }}"),
-        "nginx, HTTP/1.1, the gateway's user": nginx(folder, f"location / {{ {to} {keep_alive} }}", main=one_user),
-        "nginx, one process": nginx(
-            folder, f"location / {{ {to} {keep_alive} }}", main=f"{one_user} master_process off;"
-        ),
-        "nginx, fields": nginx(folder, f"location / {{ {to} proxy_set_header X-Real-IP $remote_addr; }}"),
-        "nginx, the client's Host": nginx(
-            folder, f"location / {{ {to} {keep_alive} proxy_set_header Host $http_host; }}"
-        ),
-        "HAProxy, plain": haproxy(folder, port),
-        "HAProxy, fields": haproxy(folder, port, "    option forwardfor\n"),
-        "HAProxy, a connection for each": haproxy(folder, port, "    option http-server-close\n    http-reuse never\n"),
-    }
+def nginx(*lines: str, main: str = "") -> Proxy:
+    return Nginx({"own": f"location / {{ {' '.join(lines)} }}"}, main=main)
 
 
-@pytest.mark.parametrize("name", list(proxies(Path(), 1)))
-def test_no_write_through_a_proxy_is_local(gateway: LocalGateway, tmp_path: Path, name: str) -> None:
-    with proxies(tmp_path, gateway.http_port)[name] as url:
-        before = gateway.log.end()
+def haproxy(port: int, *lines: str) -> Proxy:
+    return HAProxy({"own": "\n  ".join([*lines, f"server one 127.0.0.1:{port}"])})
+
+
+KEEP_ALIVE = 'proxy_http_version 1.1; proxy_set_header Connection "";'
+ONE_USER = "user root;" if os.geteuid() == 0 else ""
+PROXIES: dict[str, Callable[[int, str], Proxy]] = {
+    "nginx, plain": lambda port, to: nginx(to),
+    "nginx, HTTP/1.1": lambda port, to: nginx(to, KEEP_ALIVE),
+    "nginx, HTTP/1.1, the gateway's user": lambda port, to: nginx(to, KEEP_ALIVE, main=ONE_USER),
+    "nginx, one process": lambda port, to: nginx(to, KEEP_ALIVE, main=f"{ONE_USER} master_process off;"),
+    "nginx, fields": lambda port, to: nginx(to, "proxy_set_header X-Real-IP $remote_addr;"),
+    "nginx, the client's Host": lambda port, to: nginx(to, KEEP_ALIVE, "proxy_set_header Host $http_host;"),
+    "HAProxy, plain": lambda port, to: haproxy(port),
+    "HAProxy, fields": lambda port, to: haproxy(port, "option forwardfor"),
+    "HAProxy, a connection for each": lambda port, to: haproxy(port, "option http-server-close", "http-reuse never"),
+}
+"""As people write them, from the first example of a manual on."""
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_no_write_through_a_proxy_is_local(gateway: LocalGateway, name: str) -> None:
+    with PROXIES[name](gateway.http_port, f"proxy_pass http://127.0.0.1:{gateway.http_port};") as proxy:
+        url, before = proxy.url, gateway.log.end()
         for method, path, body in WRITES:
             headers = {"host": f"127.0.0.1:{gateway.http_port}"}
             for _ in range(2):  # over a connection that the proxy keeps, too

@@ -14,7 +14,7 @@ from dev.support.browser import Watched, chromium
 from dev.support.http_api import broker
 from dev.support.local import LocalGateway, LocalLake
 from dev.support.loops import until
-from dev.support.proxies import nginx
+from dev.support.proxies import Nginx
 
 PREFIX = "/rl"
 
@@ -33,11 +33,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
 
 
 @pytest.fixture(scope="module")
-def proxied(gateway: LocalGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def proxied(gateway: LocalGateway) -> Iterator[str]:
     """The address of the gateway's root behind an nginx."""
-    server = f"location {PREFIX}/ {{ proxy_pass http://127.0.0.1:{gateway.http_port}/; }}"
-    with nginx(tmp_path_factory.mktemp("nginx"), server) as url:
-        yield f"{url}{PREFIX}/"
+    with Nginx({"own": f"location {PREFIX}/ {{ proxy_pass http://127.0.0.1:{gateway.http_port}/; }}"}) as proxy:
+        yield f"{proxy.url}{PREFIX}/"
 
 
 def fetch(url: str) -> httpx.Response:

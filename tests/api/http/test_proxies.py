@@ -15,19 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dev.peers.java import wait_until
-from dev.peers.proxies import HAPROXY_CHECKS, HAProxy, Nginx, Proxy
 from dev.support.executed import Executed
 from dev.support.http_api import HttpApi, broker
 from dev.support.messages import CORPUS, H2C, INNER, PLAIN, WEBSOCKET, chunked, cut, message, segments, sized
+from dev.support.proxies import SETUPS, Proxy, checking, with_setups
 from dev.support.strict_http import Asked, End, read_stream
 from tests.api.http.test_server import Server, everything
 
 LAST = PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-SETUPS = (
-    *((Nginx, name) for name in ("default", "keep-alive", "websocket", "websocket by map", "unbuffered")),
-    *((HAProxy, name) for name in ("default", "reuse")),
-)
-"""Those that a client may be behind."""
 TO_A_PROXY_OTHERWISE = {"keep-alive, HTTP/1.0"}
 """A proxy keeps the connection, which the gateway does not."""
 SILENCE_S = 0.5
@@ -47,34 +42,24 @@ def server(quiet: HttpApi, executed: Executed) -> Iterator[Server]:
     server.close()
 
 
-@contextlib.contextmanager
-def installed() -> Iterator[None]:
-    """Skip the test where a proxy is missing."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        pytest.skip(f"{error}: apt-get install nginx-light haproxy")
-
-
 @pytest.fixture(scope="module")
-def proxies(server: Server) -> Iterator[Callable[[type[Proxy]], Any]]:
+def proxies(server: Server) -> Iterator[Callable[[str], Proxy]]:
     """Each is started once, when it is first asked for."""
     with contextlib.ExitStack() as stack:
-        started: dict[type[Proxy], Any] = {}
+        started: dict[str, Proxy] = {}
 
-        def get(kind: Any) -> Any:
-            if kind not in started:
-                with installed():
-                    started[kind] = stack.enter_context(kind(server.port))
-            return started[kind]
+        def get(program: str) -> Proxy:
+            if program not in started:
+                started[program] = stack.enter_context(with_setups(program, server.port))
+            return started[program]
 
         yield get
 
 
-@pytest.fixture(params=SETUPS, ids=lambda setup: f"{setup[0].__name__} {setup[1]}")
-def port(request: pytest.FixtureRequest, proxies: Callable[[Any], Any]) -> int:
-    kind, name = request.param
-    return int(proxies(kind).ports[name])
+@pytest.fixture(params=SETUPS, ids=" ".join)
+def port(request: pytest.FixtureRequest, proxies: Callable[[str], Proxy]) -> int:
+    program, name = request.param
+    return proxies(program).ports[name]
 
 
 def talk(port: int, parts: Sequence[bytes], silence_s: float) -> bytes:
@@ -150,7 +135,7 @@ def test_nothing_is_smuggled_by_any_stream(port: int, executed: Executed, parts:
 
 
 def test_haproxy_checks_keep_the_gateway_up(server: Server) -> None:
-    with installed(), HAProxy(server.port, HAPROXY_CHECKS) as haproxy:
+    with checking(server.port) as haproxy:
 
         def states() -> bool | dict[str, Any]:
             found = haproxy.states()
@@ -162,8 +147,8 @@ def test_haproxy_checks_keep_the_gateway_up(server: Server) -> None:
 
 
 @pytest.mark.parametrize("by", ["nothing", "nginx"])
-def test_events_over_http_1_0(server: Server, proxies: Callable[[Any], Any], by: str) -> None:
-    port = server.port if by == "nothing" else proxies(Nginx).ports["default"]
+def test_events_over_http_1_0(server: Server, proxies: Callable[[str], Proxy], by: str) -> None:
+    port = server.port if by == "nothing" else proxies("nginx").ports["default"]
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(message(line=b"GET /v1/events HTTP/1.0"))
         said = more(connection, b"\n\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -14,7 +13,7 @@ import pytest
 from api.http.settings import from_environment
 from dev.support.local import LocalGateway, LocalLake
 from dev.support.loops import until
-from dev.support.proxies import haproxy, nginx
+from dev.support.proxies import HAProxy, Nginx, Proxy
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "http-api.md").read_text(encoding="utf-8")
 TOKEN = "0123456789abcdef"
@@ -27,10 +26,11 @@ def example(language: str, port: int) -> str:
     return str(text).replace("127.0.0.1:8080", f"127.0.0.1:{port}")
 
 
-PROXIES: dict[str, tuple[str, Callable[[Path, int], AbstractContextManager[str]]]] = {
-    "nginx": ("rl/", lambda folder, port: nginx(folder, example("nginx", port))),
-    "haproxy": ("", lambda folder, port: haproxy(folder, port, example("haproxy", port), server="")),
+PROXIES: dict[str, tuple[str, Callable[[str], Proxy]]] = {
+    "nginx": ("rl/", lambda lines: Nginx({"documented": lines})),
+    "haproxy": ("", lambda lines: HAProxy({"documented": lines})),
 }
+"""Name of each example: path of the gateway behind it, and the proxy with its lines."""
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
 
 
 @pytest.mark.parametrize("name", list(PROXIES))
-def test_a_proxy_as_documented(gateway: LocalGateway, tmp_path: Path, name: str) -> None:
-    prefix, start = PROXIES[name]
+def test_a_proxy_as_documented(gateway: LocalGateway, name: str) -> None:
+    prefix, make = PROXIES[name]
     host = {"host": "mq.example.com"}
-    with start(tmp_path, gateway.http_port) as url, httpx.Client(base_url=f"{url}/{prefix}", trust_env=False) as client:
+    with (
+        make(example(name, gateway.http_port)) as proxy,
+        httpx.Client(base_url=f"{proxy.url}/{prefix}", trust_env=False) as client,
+    ):
         until(lambda: client.get("healthz").status_code == 200)
         assert client.get("v1/topics", headers=host, timeout=60).status_code == 200
         assert client.get("v1/topics", headers={"host": "evil.example"}).status_code == 403
