@@ -9,19 +9,31 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 
 T = TypeVar("T")
 
 
+_loops_of_failed_tests: Final[list[asyncio.AbstractEventLoop]] = []
+
+
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on the gateway's kind of loop, whose clock is coarser than asyncio's. It has a minute."""
+    """Run a test on the gateway's kind of loop, whose clock is coarser than asyncio's. It has a minute.
+
+    The loop of a test that fails stays open: it may have connections, and uvloop waits for them for ever when it is closed.
+    """
 
     @wraps(test)
     def run(**fixtures: object) -> None:
-        uvloop.run(asyncio.wait_for(test(**fixtures), 60))
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        try:
+            runner.run(asyncio.wait_for(test(**fixtures), 60))
+        except BaseException:
+            _loops_of_failed_tests.append(runner.get_loop())
+            raise
+        runner.close()
 
     return run
 

@@ -40,15 +40,22 @@ def process_of(worker: LogWorker) -> subprocess.Popen[bytes]:
 
 
 @asynccontextmanager
-async def opened(folder: Path, gap_s: float = 3600.0) -> AsyncIterator[LogWorker]:
-    """It, over a log in the folder, and with its first RESUME written."""
+async def new(folder: Path, gap_s: float = 3600.0) -> AsyncIterator[LogWorker]:
+    """One over a log in the folder, which is closed in the end."""
     worker = LogWorker(f"sqlite://{folder / 'events.db'}", "gw", gap_s)
-    await worker.open()
     try:
-        await worker.append([])
         yield worker
     finally:
         await worker.close()
+
+
+@asynccontextmanager
+async def opened(folder: Path, gap_s: float = 3600.0) -> AsyncIterator[LogWorker]:
+    """One that is open, and has written its first RESUME."""
+    async with new(folder, gap_s) as worker:
+        await worker.open()
+        await worker.append([])
+        yield worker
 
 
 @pytest.fixture
@@ -65,27 +72,25 @@ def kinds(folder: Path) -> list[type]:
 @pytest.mark.usefixtures("unhurried")
 @on_a_loop
 async def test_it_writes_what_it_is_told(tmp_path: Path) -> None:
-    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-    await worker.open()
-    assert await worker.end() == LogEnd(1, None)
-    (resume,) = await worker.append([])
-    written = await worker.append([entry(number) for number in range(300)])
-    assert [appended.offset for appended in written] == list(range(2, 302))
-    assert all(
-        isinstance(appended, Appended) and appended.event_time_ms >= resume.event_time_ms for appended in written
-    )
-    process = process_of(worker)
-    await worker.close()
+    async with new(tmp_path) as worker:
+        await worker.open()
+        assert await worker.end() == LogEnd(1, None)
+        (resume,) = await worker.append([])
+        written = await worker.append([entry(number) for number in range(300)])
+        assert [appended.offset for appended in written] == list(range(2, 302))
+        assert all(
+            isinstance(appended, Appended) and appended.event_time_ms >= resume.event_time_ms for appended in written
+        )
+        process = process_of(worker)
     assert process.returncode == 0
     with closing(SqliteLog(tmp_path / "events.db")) as log:
         records = log.read(0)
     assert [record[:2] for record in records] == [tuple(appended) for appended in [resume, *written]]
     assert [(record.key, record.payload) for record in records[1:]] == [entry(number) for number in range(300)]
-    again = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-    await again.open()
-    assert await again.end() == LogEnd(302, written[-1].event_time_ms)
-    await again.close()
-    await again.close()
+    async with new(tmp_path) as again:
+        await again.open()
+        assert await again.end() == LogEnd(302, written[-1].event_time_ms)
+        await again.close()  # and once more
 
 
 @on_a_loop
@@ -100,11 +105,10 @@ async def test_large_events(tmp_path: Path) -> None:
 @on_a_loop
 async def test_a_log_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "events.db").write_bytes(b"a letter to somebody " * 1000)
-    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-    with pytest.raises(SetupError, match="is not a SQLite database") as caught:
-        await worker.open()
-    assert caught.value.fields["path"] == str(tmp_path / "events.db")
-    await worker.close()
+    async with new(tmp_path) as worker:
+        with pytest.raises(SetupError, match="is not a SQLite database") as caught:
+            await worker.open()
+        assert caught.value.fields["path"] == str(tmp_path / "events.db")
 
 
 @on_a_loop
@@ -115,10 +119,9 @@ async def test_one_that_cannot_be_started(tmp_path: Path) -> None:
     ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "executable", executable)
-            worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-            with pytest.raises(UnavailableError, match=why):
-                await worker.open()
-            await worker.close()
+            async with new(tmp_path) as worker:
+                with pytest.raises(UnavailableError, match=why):
+                    await worker.open()
 
 
 @on_a_loop
@@ -126,11 +129,10 @@ async def test_an_answer_to_another_question(tmp_path: Path, monkeypatch: pytest
     async def ask(self: LogWorker, question: object) -> object:
         return []
 
-    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
     monkeypatch.setattr(LogWorker, "_ask", ask)
-    with pytest.raises(UnavailableError, match="unexpected answer"):
-        await worker.open()
-    await worker.close()
+    async with new(tmp_path) as worker:
+        with pytest.raises(UnavailableError, match="unexpected answer"):
+            await worker.open()
 
 
 @on_a_loop
@@ -141,10 +143,9 @@ async def test_a_log_that_is_damaged(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "events.db").read_bytes())
     content[8192:] = b"\xff" * (len(content) - 8192)
     (tmp_path / "events.db").write_bytes(content)
-    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-    with pytest.raises(SetupError, match="the file is damaged. Restore it from a backup"):
-        await worker.open()
-    await worker.close()
+    async with new(tmp_path) as worker:
+        with pytest.raises(SetupError, match="the file is damaged. Restore it from a backup"):
+            await worker.open()
 
 
 @on_a_loop
