@@ -53,7 +53,7 @@ class AccountsFile:
         self.loads = 0
         self._load(is_whole=True)
         if self.problem is not None:
-            raise SetupError(f"--auth {path}: {self.problem}.")
+            raise SetupError(f"--auth {path}: {self.problem}. Correct the path or the file.")
 
     def check(self) -> bool:
         """Read it again if something has changed, and nobody writes any more; whether `current` or `problem` changed.

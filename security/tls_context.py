@@ -151,4 +151,6 @@ def _read(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise SetupError(f"TLS: the {what} {path} cannot be read: {error.strerror}.") from error
+        raise SetupError(
+            f"TLS: the {what} {path} cannot be read: {error.strerror}. Correct the path or the permissions."
+        ) from error

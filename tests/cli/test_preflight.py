@@ -18,6 +18,7 @@ from cli.main import main
 from cli.preflight import Listen, exposure, listen_address
 from dev.peers.java import free_port
 from dev.peers.routelake import ROOT
+from dev.support.certificates import Authority
 from lake.delta.ddl import lock_lake
 from schemas.errors import SetupError
 
@@ -139,6 +140,14 @@ OPTIONS = {
         ("--self-preservation yes", "expected a share"),
         ("--tls-cert /nowhere/tls.pem", "--tls-cert and --tls-key"),
         ("--tls-cert /nowhere/tls.pem --tls-key /nowhere/tls.key", "the certificate /nowhere/tls.pem cannot be read"),
+        (
+            "--tls-cert server.pem --tls-key other.key",
+            "the key other.key does not fit the certificate server.pem. Name the two",
+        ),
+        ("--config wrong-key", "wrong-key, line 1: unknown key 'listenPrt'. Did you mean listenPort?"),
+        ("--config wrong-value", "listenPort='abc' is not usable: expected a number from 0 to 65535"),
+        ("--config none", "--config none: No such file or directory. Name a RocketMQ namesrv.properties"),
+        ("--auth none", "--auth none: cannot be read: No such file or directory. Correct the path or the file."),
         ("--quota nothing=5", "there is no quota 'nothing'"),
     ],
     "serve": [("--http 127.0.0.1:0", "Set a fixed port")],  # a child's
@@ -173,6 +182,12 @@ def test_options(
     tmp_path: Path, refused: Refused, ports: tuple[str, ...], taken: int, command: str, words: str, says: str
 ) -> None:
     (tmp_path / "text").write_text("this is not a database, but as long as its header")
+    (tmp_path / "wrong-key").write_text("listenPrt=9877\n")
+    (tmp_path / "wrong-value").write_text("listenPort=abc\n")
+    if "other.key" in words:
+        authority = Authority(tmp_path)
+        authority.issue("server").cert.rename(tmp_path / "server.pem")
+        authority.issue("other").key.rename(tmp_path / "other.key")
     listen = ports if command in ("serve", "gateway") else ()
     said = refused(command, *listen, *words.format(folder=tmp_path, taken=taken).split())
     assert says in said
