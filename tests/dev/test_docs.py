@@ -53,3 +53,27 @@ def test_the_index_of_decisions_has_each_record_with_its_status(tmp_path: Path) 
     (tmp_path / "0003-third.md").write_text("# 3. Third\n\n## Context\n")
     with pytest.raises(ValueError, match=re.escape("0003-third.md does not begin")):
         with_decisions(page, tmp_path)
+
+
+def pages_opened() -> dict[Path, int]:
+    """Page -> number of pages that a reader opens to reach it. The README is the first."""
+    opened = {ROOT / "README.md": 1}
+    for page in (todo := list(opened)):
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s:#]+\.md)", text):
+            linked = (page.parent / target).resolve()
+            if linked not in opened and linked.exists():
+                opened[linked] = opened[page] + 1
+                todo.append(linked)
+    return opened
+
+
+def test_each_question_is_answered_within_three_pages() -> None:
+    report = ROOT / "reports" / "documentation-questions.md"
+    rows = re.findall(r"^\| \w+ \| (.+?) \| \[[^\]]+\]\(([^)#]+).*?\) \| (\d) \|$", report.read_text(), re.MULTILINE)
+    opened = pages_opened()
+    assert len(rows) == 36
+    assert [(question, opened.get((report.parent / page).resolve())) for question, page, _ in rows] == [
+        (question, int(count)) for question, _, count in rows
+    ]
+    assert all(int(count) <= 3 for _, _, count in rows)
