@@ -38,7 +38,11 @@ ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
         "org.assertj:assertj-core:3.22.0",
         "io.grpc:grpc-testing:1.53.0",
     ),
-    "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7", "org.apache.rocketmq:rocketmq-broker:4.9.7"),
+    "rocketmq-4": (
+        "org.apache.rocketmq:rocketmq-namesrv:4.9.7",
+        "org.apache.rocketmq:rocketmq-broker:4.9.7",
+        "org.apache.rocketmq:rocketmq-tools:4.9.7",
+    ),
     "kafka": ("org.apache.kafka:kafka_2.13:4.3.1",),
     "kafka-tools": ("org.apache.kafka:kafka-tools:4.3.1",),
 }

@@ -10,7 +10,7 @@ delta          Spark SQL over Delta tables, without the jars that PySpark ships
 s3a            Spark's way to S3, likewise: hadoop-aws and what it uses of the AWS SDK
 rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin
 rocketmq-test  tests: RocketMQ's own integration tests and what they need
-rocketmq-4     tests: a RocketMQ 4.9 broker and mqadmin
+rocketmq-4     tests: a RocketMQ 4.9 broker, NameServer and mqadmin
 kafka          tests: Apache Kafka in KRaft mode
 kafka-tools    tests: beside it, the commands that administer it
 =============  =======================================================================================

@@ -89,6 +89,11 @@ class StockBroker(Stock):
         )
         self._seen_output = 0
 
+    def configure(self, name: str, value: str) -> None:
+        """Set a property in broker.conf. The broker reads it at its next start."""
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(f"{name}={value}\n")  # the last line of a name counts
+
     @property
     def address(self) -> str:
         """Address that the broker registers."""

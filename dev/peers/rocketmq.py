@@ -28,7 +28,12 @@ RUNSERVER_JVM: Final = (
 )
 
 # Logging off: the peers' own log files are never read, and configuring them costs a second and fills the output.
-_LOGBACK_FILES = ("rmq.logback-test.xml", "conf/logback_tools.xml", "conf/logback_broker.xml")
+_LOGBACK_FILES = (
+    "rmq.logback-test.xml",
+    "conf/logback_tools.xml",
+    "conf/logback_broker.xml",
+    "conf/logback_namesrv.xml",
+)
 _NO_LOGGING = '<?xml version="1.0" encoding="UTF-8"?>\n<configuration><root level="OFF"/></configuration>\n'
 
 
@@ -58,7 +63,7 @@ class Stock(Peer):
 
 
 class StockNameServer(Stock):
-    """Apache RocketMQ's own NameServer 5.5.0 on a free port."""
+    """Apache RocketMQ's own NameServer."""
 
     def __init__(
         self,
@@ -66,6 +71,8 @@ class StockNameServer(Stock):
         *,
         production: bool = False,
         java_options: Sequence[str] = (),
+        release: str = "5.5.0",
+        port: int | None = None,
     ) -> None:
         """Prepare it; `with` starts it.
 
@@ -73,10 +80,12 @@ class StockNameServer(Stock):
             properties: namesrv.properties on top of the port, for example scanNotActiveBrokerInterval.
             production: With the JVM options of RocketMQ's runserver.sh instead of quickly.
             java_options: More of the JVM's.
+            release: "5.5.0" or "4.9.7".
+            port: Port to listen on. None: a free one.
         """
-        super().__init__()
+        super().__init__(JAR_SETS[release])
         self.host = "127.0.0.1"
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         file = self._write_properties(
             "namesrv.properties",
             {"listenPort": str(self.port), "bindAddress": self.host, **(properties or {})},
