@@ -14,9 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lake.checkpoint import CHECKPOINT_FORMAT, read_marker
 from lake.delta.ddl import LAKE_FILE
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.doctor.examine import Examination
+from ops.doctor.findings import Kind
 from runtime.java import find_java
 from schemas.errors import SetupError
 from schemas.events import EVENT_LEVEL
@@ -86,22 +88,56 @@ def _bytes_of(folder: Path) -> int:
 
 
 def _data(found: Examination) -> list[Check]:
-    if not found.is_well:
-        text = "something is wrong. Run doctor without --preflight, and repair it before you upgrade."
+    """Judge whether gateway and fold of this release start on the data directory."""
+    formats = [finding.what for finding in found.findings if finding.kind is Kind.FORMAT]
+    if formats:
+        return [Check(Level.WRONG, "data directory", f"{formats[0]} {_OTHERWISE}")]
+    level = _event_level(found)
+    if level > EVENT_LEVEL:
+        text = (
+            f"the event log may contain events of level {level}, and this release reads only up to {EVENT_LEVEL}. "
+            f"Install a newer release. {_OTHERWISE}"
+        )
         return [Check(Level.WRONG, "data directory", text)]
+    if not found.is_well:
+        text = "something is wrong. Run doctor without --preflight, and repair it first."
+        return [Check(Level.WRONG, "data directory", text)]
+    checkpoint = _checkpoint_format(found)
+    if checkpoint is not None and checkpoint > CHECKPOINT_FORMAT:
+        text = (
+            f"{found.checkpoint_dir} has format {checkpoint}, and this release reads only up to {CHECKPOINT_FORMAT}. "
+            "Delete this folder before you start the fold. The fold rebuilds it from the tables, and nothing is lost."
+        )
+        return [Check(Level.WRONG, "checkpoint", text)]
     last = found.last
     state = "empty" if last is None else f"epoch {last.epoch}, log offset {last.log_offset}"
     return [Check(Level.OK, "data directory", f"{state}; this release reads it")]
 
 
-def _way_back(found: Examination) -> list[Check]:
-    """What older releases could not read after this one has started."""
-    checks = []
+_OTHERWISE: Final = "Otherwise restore a backup that this release wrote: `routelake restore BACKUP`."
+
+
+def _event_level(found: Examination) -> int:
+    """Level of events that the newest fold of this lake may have met; that of this release if there is no lake."""
     marker = found.lake_dir / LAKE_FILE
     try:
-        level = int(json.loads(marker.read_text(encoding="utf-8")).get("events", 1)) if marker.exists() else EVENT_LEVEL
+        return int(json.loads(marker.read_text(encoding="utf-8")).get("events", 1)) if marker.exists() else EVENT_LEVEL
     except (OSError, ValueError):
-        level = EVENT_LEVEL  # the examination has told it
+        return EVENT_LEVEL  # the examination has told it
+
+
+def _checkpoint_format(found: Examination) -> int | None:
+    """Format of the fold's checkpoint; None if there is none that can be read, which the fold writes anew."""
+    try:
+        return read_marker(found.checkpoint_dir).format
+    except (OSError, ValueError):
+        return None
+
+
+def _way_back(found: Examination) -> list[Check]:
+    """Judge what older releases cannot do after this one has started."""
+    checks = []
+    level = _event_level(found)
     if level < EVENT_LEVEL:
         checks.append(
             Check(
@@ -111,15 +147,25 @@ def _way_back(found: Examination) -> list[Check]:
                 "releases refuse this data directory. Take a backup first: `routelake backup BACKUP`.",
             )
         )
+    checkpoint = _checkpoint_format(found)
+    if checkpoint is not None and checkpoint < CHECKPOINT_FORMAT:
+        checks.append(
+            Check(
+                Level.NOTE,
+                "way back",
+                f"the fold of this release writes its checkpoint in format {CHECKPOINT_FORMAT}, not {checkpoint}. "
+                f"Before you start an older release again, delete {found.checkpoint_dir}. Nothing is lost by that.",
+            )
+        )
     if found.last is not None and found.last.rules_version != STATE_MACHINE_VERSION:
         checks.append(
             Check(
                 Level.NOTE,
                 "gateways",
                 f"the rules change from {found.last.rules_version} to {STATE_MACHINE_VERSION}: gateways serve the "
-                "committed view until fold and gateway have the same release. Upgrade the fold first.",
+                "committed view until fold and gateway have the same release. Change the release of the fold first.",
             )
         )
-    if not checks:
+    if level == EVENT_LEVEL and checkpoint in (None, CHECKPOINT_FORMAT):
         checks.append(Check(Level.OK, "way back", "no format changes. The old release starts on this data directory"))
     return checks

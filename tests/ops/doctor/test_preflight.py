@@ -7,13 +7,16 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dev.release.golden import make_data
 from dev.support.command import command
+from lake.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker
 from lake.delta.ddl import LAKE_FILE
 from nameserver.state_machine import version
 from ops.doctor import preflight
+from schemas.events import EVENT_LEVEL
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +59,37 @@ def test_an_older_level_of_events_is_told_before_it_is_raised(data: Path) -> Non
     assert level == "note" and "older releases refuse this data directory" in text
 
 
+def test_a_newer_level_of_events_is_refused(data: Path) -> None:
+    marker = data / "lake" / LAKE_FILE
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"events": EVENT_LEVEL + 1}))
+    level, text = checks(data, 1)["data directory"]
+    assert level == "WRONG" and f"events of level {EVENT_LEVEL + 1}" in text and "`routelake restore BACKUP`" in text
+
+
 def test_new_rules_are_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "STATE_MACHINE_VERSION", version.STATE_MACHINE_VERSION + 1)
-    level, text = checks(data)["gateways"]
-    assert level == "note" and "Upgrade the fold first" in text
+    found = checks(data)
+    level, text = found["gateways"]
+    assert level == "note" and "Change the release of the fold first" in text
+    assert found["way back"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "subject", "expected"),
+    [
+        (-1, 0, "way back", ("note", "Before you start an older release again, delete")),
+        (0, 0, "way back", ("ok", "no format changes")),
+        (1, 1, "checkpoint", ("WRONG", "Delete this folder before you start the fold")),
+    ],
+)
+def test_the_format_of_the_checkpoint(
+    data: Path, change: int, code: int, subject: str, expected: tuple[str, str]
+) -> None:
+    marker = data / "checkpoints" / "fold" / MARKER_FILE
+    marker.parent.mkdir(parents=True)
+    marker.write_bytes(msgspec.json.encode(Marker(CHECKPOINT_FORMAT + change, 2)))
+    level, text = checks(data, code)[subject]
+    assert level == expected[0] and expected[1] in text
 
 
 def test_what_doctor_finds_comes_first(data: Path) -> None:
@@ -71,7 +101,8 @@ def test_what_doctor_finds_comes_first(data: Path) -> None:
 def test_a_newer_lake_is_refused(data: Path) -> None:
     marker = data / "lake" / LAKE_FILE
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"format": 99}))
-    assert checks(data, 1)["data directory"][0] == "WRONG"
+    level, text = checks(data, 1)["data directory"]
+    assert level == "WRONG" and "has format 99" in text and "`routelake restore BACKUP`" in text
 
 
 def test_it_goes_with_neither_repair_nor_a_lake(data: Path) -> None:
