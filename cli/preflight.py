@@ -220,10 +220,6 @@ def check_log(url: str, data_dir: Path) -> None:
     """
     if not url:
         url = f"sqlite://{data_dir.absolute()}/events.db"
-    if url == "memory:":
-        raise SetupError(
-            f"--event-log memory: works only within one process, and routelake has several. Use {URL_FORMS}."
-        )
     if url.startswith("kafka:"):
         access = read_access(parse_url(url).config)
         if access.protocol.encrypts:

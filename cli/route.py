@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.client_options import ClientOptions, HttpToken, secret
 from cli.options import NamesrvOrHttp, with_options
-
-if TYPE_CHECKING:
-    pass
 
 
 class Output(StrEnum):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eventlog.base import EventLog, LogReader, LogRecord
-from eventlog.memory import MemoryLog
 from eventlog.sqlite.log import SqliteLog, SqliteReader
 from eventlog.sqlite.tail import SqliteTail, sqlite_records
 from eventlog.stamps import Stamps
@@ -19,16 +18,13 @@ def open_log(url: str, stamps: Stamps | None = None) -> EventLog:
     """Open the log a URL names, and make it if it does not exist.
 
     Args:
-        url: one of `URL_FORMS`, or ``memory:`` for a program of one process. A sqlite path is taken literally, without
-            percent-decoding.
+        url: One of `URL_FORMS`. A sqlite path is taken literally, without percent-decoding.
         stamps: gives event times to a log that is stamped here; None: by this machine's clock.
 
     Raises:
         SetupError: no such kind of log, or it cannot be used as it is; the message says what to do.
         UnavailableError: Kafka cannot be reached, or another process holds the file.
     """
-    if url == "memory:":
-        return MemoryLog()
     if url.startswith("sqlite:"):
         return SqliteLog(sqlite_path(url), stamps=stamps)
     if is_kafka(url):

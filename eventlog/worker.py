@@ -101,7 +101,7 @@ class LogWorker:
     """The gateway's end of the process; an `eventlog.group_commit.LogClient`.
 
     Args:
-        log_url: as for `open_log`; not ``memory:``.
+        log_url: As for `open_log`.
         gateway_id: names the gateway in the events written there.
         gap_s: as for `ResumingLog`.
         max_leap_ms: as for `Stamps`.

@@ -46,7 +46,7 @@ from eventlog.tail import BatchEnd, LogTail
 from eventlog.urls import is_kafka
 from pipelines.gc_pause import spare_imports
 from runtime.procfs import processor_s
-from schemas.errors import SetupError, UnavailableError
+from schemas.errors import UnavailableError
 from schemas.events import DEFERRABLE
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def read_stream(
 
     Args:
         spark: a session.
-        url: as for `open_log`; ``memory:`` cannot be read by Spark. A missing log is made.
+        url: as for `open_log`. A missing log is made.
         start_offset: the first record to read; 0 for the whole log.
         start_time_ms: the greatest event time before it.
         max_records_per_batch: bound on the records of a micro-batch.
@@ -207,8 +207,6 @@ def read_stream(
         SetupError: the log cannot be used; the message says what to do.
         UnavailableError: the log cannot be reached.
     """
-    if url == "memory:":
-        raise SetupError("Spark cannot read a memory: log. Use sqlite:// or kafka://.")
     # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
     open_log(url).close()
     spark.dataSource.register(LogSource)

@@ -28,8 +28,8 @@ from dev.model.settings import Settings
 from dev.model.wire import Request, Response
 from dev.support.log_client import LocalLogClient
 from dev.support.memory_files import MemoryShard, changed_topics
+from dev.support.memory_log import MemoryLog
 from eventlog.base import Appended
-from eventlog.memory import MemoryLog
 from lake.delta.reader import GONE
 from lake.history.loader import changes_from
 from lake.write.arrow import DELETE, OP

@@ -32,8 +32,8 @@ from dev.model.wire import Request
 from dev.support.fold import FoldThread
 from dev.support.log_client import LocalLogClient
 from dev.support.loops import Loop
+from dev.support.memory_log import MemoryLog
 from eventlog.base import Clock, EventLog, now_ms
-from eventlog.memory import MemoryLog
 from eventlog.open import open_log
 from remoting.server.settings import RemotingSettings
 from runtime.supervised_tasks import on_death

@@ -148,7 +148,7 @@ class Query:
         processors = {}
         for shard, key in self.keys.items():
             processor = processors[shard] = RouteProcessor(f"run-{self._run}", self.lake.files)
-            processor.init(cast(StatefulProcessorHandle, key))
+            processor.init(cast("StatefulProcessorHandle", key))
             if shard in seeds:
                 _, state, names, topics = seeds[shard]
                 row = Row(state=state, brokerNames=names, topics=topics)

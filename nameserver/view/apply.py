@@ -102,7 +102,7 @@ def _merge(
 ) -> TopicQueues | None:
     """A topic's rows after a delta; None when no row is left."""
     if old is None and None not in rows:
-        return pool.topic_rows(brokers, cast(tuple[Row, ...], rows))
+        return pool.topic_rows(brokers, cast("tuple[Row, ...]", rows))
     if old is not None and len(brokers) <= _FEW:
         replaced = _replace(old, brokers, rows)
         if replaced is not None:

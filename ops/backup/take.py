@@ -81,8 +81,6 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
         raise SetupError(
             f"{lake_dir} contains no lake to back up. Set --data-dir to the data directory of a routelake."
         )
-    if log_url == "memory:":
-        raise SetupError("A memory: log cannot be backed up.")
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise SetupError(f"{target} is not empty. Name a folder that does not exist yet.")

@@ -14,8 +14,8 @@ from dev.support import events as make
 from dev.support.command import command, process
 from dev.support.fold import Fold
 from dev.support.intervals import assert_kept, assert_now
+from dev.support.memory_log import MemoryLog
 from dev.support.stores import SteppingStore, store
-from eventlog.memory import MemoryLog
 from lake.delta.ddl import lock_lake
 from lake.publisher import Publisher
 from lake.store import StoreError

@@ -20,7 +20,7 @@ from dev.peers.routelake import ROOT
 from dev.peers.versitygw import NoVersityGwError, VersityGw
 from dev.support import events as make
 from dev.support.fold import Fold
-from eventlog.memory import MemoryLog
+from dev.support.memory_log import MemoryLog
 from lake.store import open_store
 from runtime.jars import ensure
 from schemas.events import AnyEvent, encode, routing_key

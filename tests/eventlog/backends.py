@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dev.support.memory_log import MemoryLog
 from eventlog import EventLog, open_log
 
 
@@ -18,7 +19,7 @@ class Backend:
         """Open the log. For the memory log, every call gives the same object."""
         if self.kind == "memory" and self._opened:
             return self._opened[0]
-        log = open_log(self.url)
+        log = MemoryLog() if self.kind == "memory" else open_log(self.url)
         self._opened.append(log)
         return log
 

@@ -61,7 +61,7 @@ def stream_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[B
 
 def make_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     if request.param == "memory":
-        url = "memory:"
+        url = ""
     elif request.param == "sqlite":
         url = f"sqlite://{tmp_path}/log.db"
     else:

@@ -10,10 +10,10 @@ import pytest
 
 from dev.support import events as make
 from dev.support.loops import eventually, on_a_loop
+from dev.support.memory_log import MemoryLog
 from eventlog import group_commit
 from eventlog.base import NO_LIMITS, Appended, Entry, Limits, LogEnd, LogRecord, now_ms
 from eventlog.group_commit import GroupCommit
-from eventlog.memory import MemoryLog
 from eventlog.worker import ResumingLog
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
 from schemas.events import AnyEvent, Clock, PutKvConfig, Resume, decode, encode, routing_key

@@ -18,10 +18,10 @@ import pytest
 from dev.peers.java import wait_until
 from dev.support import events as make
 from dev.support.loops import on_a_loop
+from dev.support.memory_log import MemoryLog
 from dev.support.stamps import stamps_of
 from eventlog import worker as log_worker
 from eventlog.base import Appended, Entry, LogEnd, now_ms
-from eventlog.memory import MemoryLog
 from eventlog.sqlite.log import SqliteLog
 from eventlog.worker import LogWorker, ResumingLog
 from runtime.procfs import is_alive, status_fields

@@ -10,8 +10,8 @@ from obstore.store import MemoryStore
 
 from dev.support import events as make
 from dev.support.fold import Fold
+from dev.support.memory_log import MemoryLog
 from dev.support.stores import SteppingStore, objects, store
-from eventlog.memory import MemoryLog
 from lake.lease import EXPIRE_S, LEASE_FILE, Lease
 from lake.leased import LeasedLake
 from lake.publisher import FENCE, FencedError

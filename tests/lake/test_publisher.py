@@ -22,8 +22,8 @@ from dev.support import events as make
 from dev.support import lakes
 from dev.support.fold import Fold
 from dev.support.intervals import assert_kept
+from dev.support.memory_log import MemoryLog
 from dev.support.stores import SteppingStore, objects, store
-from eventlog.memory import MemoryLog
 from lake.history.intervals import IntervalKeeper, rebuild
 from lake.publisher import FENCE, FencedError, Publisher
 from lake.store import StoreError

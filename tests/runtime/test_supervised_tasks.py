@@ -168,7 +168,7 @@ class Keeper:
 FOLD_THREADS: dict[str, Callable[[], object]] = {
     "fold-lease": lambda: Lease(store(MemoryStore()), "one").keep(),
     "epochs-announcer": lambda: Announcer("kafka://127.0.0.1:1/t").start(),
-    "intervals": lambda: BackgroundStep(cast(IntervalKeeper, Keeper())).start(1, 1),
+    "intervals": lambda: BackgroundStep(cast("IntervalKeeper", Keeper())).start(1, 1),
 }
 
 

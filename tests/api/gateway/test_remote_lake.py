@@ -19,8 +19,8 @@ from dev.support import events as make
 from dev.support.fold import Fold
 from dev.support.local import LocalGateway
 from dev.support.loops import until
+from dev.support.memory_log import MemoryLog
 from dev.support.s3 import FakeS3, fake_s3
-from eventlog.memory import MemoryLog
 from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.history import History
 from lake.store import open_store

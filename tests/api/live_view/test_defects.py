@@ -21,10 +21,10 @@ from dev.peers.java import wait_until
 from dev.support import events as make
 from dev.support.drive import SHARDS, DeltaLake, open_writer
 from dev.support.local import LocalGateway, LocalLake
+from dev.support.memory_log import MemoryLog
 from dev.support.microbatches import Query
 from dev.support.view_tables import as_tables, queue_rows
 from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
-from eventlog.memory import MemoryLog
 from lake.write import writer as writer_module
 from lake.write.partition import shard_of
 from lake.write.writer import LakeWriter

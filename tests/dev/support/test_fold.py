@@ -14,7 +14,7 @@ from dev.model.wire import Request
 from dev.support import events as make
 from dev.support.fold import FoldThread
 from dev.support.local import LocalLake
-from eventlog.memory import MemoryLog
+from dev.support.memory_log import MemoryLog
 from lake.commits import last_commit
 from lake.write.seed import read_seed
 from nameserver.state_machine.replay import replay

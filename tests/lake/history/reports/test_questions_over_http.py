@@ -15,7 +15,7 @@ import pytest
 from cli import usage
 from cli.main import app
 from dev.support.local import LocalGateway
-from eventlog.memory import MemoryLog
+from dev.support.memory_log import MemoryLog
 from lake.history.history import History
 from tests.lake.history.reports.conftest import COMMANDS, Told
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log in a list, for tests and demonstrations. Nothing is durable."""
+"""An event log in a list. Nothing is durable."""
 
 from __future__ import annotations
 
