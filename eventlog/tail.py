@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a log that others append to: what is new, where a bounded batch ends, whether it is still whole.
+"""Follow an event log that others append to: what is new, and where a bounded batch ends.
 
-What both backends' tails have in common; `eventlog.sqlite.tail` and `eventlog.kafka.tail` know their storage.
+`eventlog.sqlite.tail` and `eventlog.kafka.tail` know their storage.
+
+A batch holds what its records carry *inflated*, several times over: the event, rows of the tables and of history. A
+payload is compressed: 12 MiB of one letter take 15 kB on the log. So batches are bounded by what the frames state
+(`schemas.events.inflated_bytes`), which the fold checks when it inflates them.
+
+Some commands do far more than they carry. Removing rows costs no more than writing them did, but permissions can be
+cleared and set again without end, each time in every row of a broker; and a deletion looks at the topics of all
+brokers. Such commands cost a round sum, so that a batch of them ends in bounded time.
 """
 
 from __future__ import annotations
@@ -10,13 +18,63 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.base import LOST_LOG
-from schemas.errors import SetupError
+from schemas.errors import EventDecodeError, SetupError
+from schemas.events import (
+    DEFERRABLE,
+    HEAD_BYTES,
+    KEY_KV,
+    AddWritePerm,
+    DeleteTopic,
+    WipeWritePerm,
+    inflated_bytes,
+    read_json,
+)
+
+WHOLE_BROKER_BYTES: Final = 512 * 1024
+"""Of a command that may touch, or looks at, every topic of a broker."""
+
+KV_BYTES: Final = 4 * 1024
+"""Cost of a KV command in addition to its own size, bytes: the table's keys are copied."""
+
+SMALL_BYTES: Final = 4 * 1024
+"""Payloads up to this size are looked into. Commands take a few hundred bytes, 3 kB with the longest names."""
+
+_INFLATED_SMALL_BYTES: Final = 64 * 1024
+
+_WHOLE_BROKER: Final = tuple(
+    b'{"command":"' + str(command.__struct_config__.tag).encode() + b'"'
+    for command in (WipeWritePerm, AddWritePerm, DeleteTopic)
+)
+
+
+def cost_bytes(key: str, head: bytes, payload_bytes: int) -> int:
+    """Cost of a record, bytes.
+
+    Args:
+        key: its routing key.
+        head: its payload if that has at most `SMALL_BYTES`, else at least the first `HEAD_BYTES` of it.
+        payload_bytes: the size of its payload.
+    """
+    inflated = inflated_bytes(head[:HEAD_BYTES])
+    if inflated is None:
+        return payload_bytes  # quarantined as it is
+    size = max(inflated, payload_bytes)
+    if key == KEY_KV:
+        return size + KV_BYTES
+    if not head.startswith(DEFERRABLE) and len(head) == payload_bytes and inflated <= _INFLATED_SMALL_BYTES:
+        try:
+            if read_json(head).startswith(_WHOLE_BROKER):
+                return size + WHOLE_BROKER_BYTES
+        except EventDecodeError:
+            return size
+    return size
+
 
 Cost = tuple[int, int, bytes, int]
-"""What the planner needs of a record: offset, `eventlog.cost.cost_bytes`, the begin of its payload, event time."""
+"""What the planner needs of a record: offset, `cost_bytes`, the begin of its payload, event time."""
 
 
 class BatchEnd(NamedTuple):
@@ -105,7 +163,7 @@ class LogTail(ABC):
         Args:
             start: The end of the batch before.
             max_records: bound on the records.
-            max_bytes: bound on what they cost (`eventlog.cost`).
+            max_bytes: bound on what they cost (`eventlog.tail`).
             deferrable: how the payload of a record begins that can wait: while there are only such, and room for more,
                 the batch is empty.
             stop_at: An offset that the batch does not reach; None: there is none.

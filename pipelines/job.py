@@ -78,7 +78,7 @@ class FoldSettings:
     log_retention_hours: float = 24.0
     max_records_per_batch: int = 20_000
     max_bytes_per_batch: int = 32 * 1024 * 1024
-    """Of what the events cost (`eventlog.cost`): about a hundred registrations of 10,000 topics each."""
+    """Of what the events cost (`eventlog.tail`): about a hundred registrations of 10,000 topics each."""
     driver_memory: str = "1g"
     lake_url: str = ""
     standby: bool = False

@@ -199,7 +199,7 @@ def read_stream(
         start_offset: the first record to read; 0 for the whole log.
         start_time_ms: the greatest event time before it.
         max_records_per_batch: bound on the records of a micro-batch.
-        max_bytes_per_batch: bound on what the records of a micro-batch cost (`eventlog.cost`), though a larger
+        max_bytes_per_batch: bound on what the records of a micro-batch cost (`eventlog.tail`), though a larger
             one comes alone.
         pace: when the next micro-batch may begin.
 

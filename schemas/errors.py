@@ -19,7 +19,7 @@
     └── SetupError               the operator must do something first: exit code 2
 
 Errors of one package stand there: `remoting.errors` (what goes wrong when this side asks), `clients.route.errors`,
-`remoting.codec.commands.RefusedError`, `eventlog.kafka.access.errors`, `lake.delta.log.DamagedTableError`,
+`remoting.codec.commands.RefusedError`, `eventlog.kafka.access.settings`, `lake.delta.log.DamagedTableError`,
 `lake.lease.LeaseLostError`, `pipelines.spark_sql.StatementError`, `api.http.problems.Problem`, `runtime.jars.JarError`.
 
 Callers decide by type and fields; ``str()`` is a sentence for a person, and no program reads it.

@@ -16,9 +16,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from eventlog.base import LogRecord
-from eventlog.kafka.access.errors import AccessError
 from eventlog.kafka.access.probe import check_access
-from eventlog.kafka.access.settings import read_access
+from eventlog.kafka.access.settings import AccessError, read_access
 from eventlog.kafka.client import entered
 from eventlog.kafka.tail import KafkaReader
 from eventlog.kafka.topic import AGAIN_S, BROKERS_S, MAX_MESSAGE_BYTES, TOPIC_CONFIG, ensure_topic, make_topic

@@ -38,8 +38,7 @@ from eventlog.base import (
     LogEnd,
     LogRecord,
 )
-from eventlog.kafka.access.errors import AccessError
-from eventlog.kafka.access.settings import read_access
+from eventlog.kafka.access.settings import AccessError, read_access
 from eventlog.kafka.client import bounds, close_consumer, close_producer, entered, log_consumer
 from eventlog.kafka.topic import MAX_MESSAGE_BYTES, alter_command, ensure_topic
 from eventlog.urls import first_offset

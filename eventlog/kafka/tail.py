@@ -18,11 +18,10 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from eventlog.base import LogRecord
-from eventlog.cost import SMALL_BYTES, cost_bytes
-from eventlog.kafka.access.errors import AccessError
+from eventlog.kafka.access.settings import AccessError
 from eventlog.kafka.client import bounds, close_consumer, log_consumer
 from eventlog.kafka.log import KafkaLog, record_of
-from eventlog.tail import Cost, LogTail, missing_records
+from eventlog.tail import SMALL_BYTES, Cost, LogTail, cost_bytes, missing_records
 from eventlog.urls import first_offset, parse_url
 from schemas.errors import UnavailableError
 from schemas.events import HEAD_BYTES

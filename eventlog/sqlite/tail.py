@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from eventlog.base import LogRecord
-from eventlog.cost import SMALL_BYTES, cost_bytes
 from eventlog.sqlite.file import connect_reader, file_identity, read_log_id, sqlite_errors
 from eventlog.sqlite.log import read_records
-from eventlog.tail import Cost, LogTail, missing_records
+from eventlog.tail import SMALL_BYTES, Cost, LogTail, cost_bytes, missing_records
 from schemas.events import HEAD_BYTES
 
 _PIECE_RECORDS: Final = 10_000

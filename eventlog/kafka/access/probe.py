@@ -16,9 +16,8 @@ from contextlib import closing
 from typing import Any, Final, NamedTuple, NoReturn
 
 from eventlog.kafka.access import wire
-from eventlog.kafka.access.errors import AccessError
 from eventlog.kafka.access.options import client_options
-from eventlog.kafka.access.settings import KafkaAccess, Protocol
+from eventlog.kafka.access.settings import AccessError, KafkaAccess, Protocol
 from schemas.errors import UnavailableError, one_line
 
 _ANSWER_S: Final = 5.0

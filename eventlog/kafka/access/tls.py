@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from eventlog.kafka.access.errors import AccessError
-from eventlog.kafka.access.settings import TlsFiles
+from eventlog.kafka.access.settings import AccessError, TlsFiles
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from eventlog.kafka.access.oauth import Tokens
+from eventlog.kafka.access.options import Tokens
 from eventlog.kafka.access.settings import OAuth, Secret
 from schemas.errors import SetupError
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from dev.support.certificates import Authority
-from eventlog.kafka.access.jaas import Login, parse
 from eventlog.kafka.access.keys import KNOWN, objection
 from eventlog.kafka.access.options import client_options
-from eventlog.kafka.access.settings import KafkaAccess, Protocol, access_of, read_access
+from eventlog.kafka.access.settings import KafkaAccess, Login, Protocol, access_of, parse, read_access
 from eventlog.kafka.access.tls import client_context
 from eventlog.urls import KafkaPlace, parse_url, with_config
 from schemas.errors import SetupError
