@@ -175,7 +175,7 @@ def _tools(path: Path) -> tuple[str, str, str]:
     """Key, secretKey and securityToken of mqadmin's own file; empty where it has none (AclUtils.getAclRPCHook)."""
     if not path.is_file():
         return "", "", ""
-    from security.yaml_nodes import FileError, read_yaml
+    from security.accounts_text import FileError, read_yaml
 
     try:
         table = read_yaml(path.read_text("utf-8")).table or {}

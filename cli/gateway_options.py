@@ -20,8 +20,7 @@ from runtime.children import SUPERVISED, wait_for_orphans
 from runtime.secrets import keep_from_children
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
-from security.oidc_settings import ROLE_CLAIM, OidcSettings, is_safe
-from security.policy import AuthMode, Policy
+from security.policy import ROLE_CLAIM, AuthMode, OidcSettings, Policy, is_safe
 from security.quotas import Quotas
 from security.quotas import parse as parse_quotas
 from security.tls_config import TlsOptions, TlsSettings

@@ -15,9 +15,8 @@ from typing import Final
 from runtime.secrets import EMPTY, NO_TEXT, SecretError, keep_from_children, read
 from schemas.errors import SetupError
 from security.accounts import Accounts
-from security.accounts_text import parse_accounts
+from security.accounts_text import FileError, parse_accounts
 from security.watched_files import SETTLED_LOOKS, WatchedFiles, stamps_of
-from security.yaml_nodes import FileError
 
 CUT_OFF_LOOKS: Final = 5
 """Number of consecutive looks with the same file after which the file counts as complete, whatever its contents."""

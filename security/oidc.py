@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import jwt
 
 from security.identity import Identity, Unproven
-from security.oidc_settings import OidcSettings
+from security.policy import OidcSettings
 from security.roles import Role
 
 ALGORITHMS: Final = (

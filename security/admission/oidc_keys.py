@@ -24,7 +24,7 @@ from runtime.version import release
 from security.accounts import digest_of
 from security.identity import Identity, Unproven
 from security.oidc import Keys, Refusal, identify_token, is_jwt, keys_of
-from security.oidc_settings import OidcSettings, is_safe
+from security.policy import OidcSettings, is_safe
 
 log = structlog.get_logger("routelake.gateway")
 

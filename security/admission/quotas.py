@@ -23,8 +23,7 @@ from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from security.admission.usage import UsageLedger, count, new_topics
-from security.admission.write_costs import Cost, Size, cost_of, has_new_name, log_bytes
+from security.admission.usage import Cost, Size, UsageLedger, cost_of, count, has_new_name, log_bytes, new_topics
 from security.quotas import (
     CHANGE_BYTES,
     HANDSHAKES,

@@ -27,7 +27,7 @@ from dev.model.client import RemotingClient
 from dev.model.wire import Request
 from dev.peers.java import wait_until
 from dev.support.local import LocalGateway, LocalLake
-from security.admission.write_costs import EPOCH_BYTES
+from security.admission.usage import EPOCH_BYTES
 from security.quotas import MB, Quotas
 from tests.examples.parts import put, register, register_topic, row, unregister, version, who
 

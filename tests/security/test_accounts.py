@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from schemas.errors import SetupError
 from security.accounts import Accounts, identify
 from security.accounts_file import CUT_OFF_LOOKS, AccountsFile
-from security.accounts_text import parse_accounts
+from security.accounts_text import FileError, parse_accounts
 from security.identity import Identity, Unproven
 from security.roles import Role
 from security.signature import signed
-from security.yaml_nodes import FileError
 
 # As RocketMQ 4.9.8 ships it.
 STOCK = """

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from security.buckets import Buckets
+from security.quotas import Buckets
 
 RATES = st.floats(0.01, 1000)
 BURSTS = st.floats(1, 1000)

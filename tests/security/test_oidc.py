@@ -19,7 +19,7 @@ from jwt.algorithms import RSAAlgorithm
 from security.admission.oidc_keys import fetch_json
 from security.identity import Identity
 from security.oidc import Refusal, identify_token, keys_of
-from security.oidc_settings import OidcSettings
+from security.policy import OidcSettings
 from security.roles import Role
 
 ONE, OTHER = (rsa.generate_private_key(65537, 2048) for _ in range(2))

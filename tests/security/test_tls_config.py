@@ -11,8 +11,7 @@ import pytest
 
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
-from security.tls_ciphers import openssl_name
-from security.tls_config import TlsOptions, TlsSettings, tls_settings
+from security.tls_config import TlsOptions, TlsSettings, openssl_name, tls_settings
 
 FILE = "tls.properties"
 PAIR = {"tls.server.certPath": "a.pem", "tls.server.keyPath": "a.key"}

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from dev.support.accounts import TOKENS, accounts_file, policy
 from dev.support.http_api import HttpApi, broker
 from security.oidc import Refusal, identify_token, is_jwt, keys_of
-from security.oidc_settings import OidcSettings
-from security.policy import AuthMode
+from security.policy import AuthMode, OidcSettings
 from tests.api.http.wire import PATH, exchange, get, wires
 
 FUZZ = settings(deadline=None, suppress_health_check=list(HealthCheck))

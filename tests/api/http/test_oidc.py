@@ -19,8 +19,7 @@ from dev.support.issuer import AUDIENCE, Issuer
 from dev.support.loops import until
 from schemas.events import decode
 from security.admission import oidc_keys as oidc
-from security.oidc_settings import OidcSettings
-from security.policy import AuthMode, Policy
+from security.policy import AuthMode, OidcSettings, Policy
 from tests.api.http.wire import PATH, exchange, get, wires
 
 

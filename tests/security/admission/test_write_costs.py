@@ -9,7 +9,7 @@ from dev.support import events as make
 from nameserver.view.snapshot import RouteView
 from schemas.events import Actor, AnyEvent, DeleteKvConfig, PutKvConfig, RegisterBroker, encode
 from security.admission.quotas import Charge, GatewayQuotas
-from security.admission.write_costs import EPOCH_BYTES, NEW_GROUP_BYTES, Size, cost_of
+from security.admission.usage import EPOCH_BYTES, NEW_GROUP_BYTES, Size, cost_of
 
 VIEW = RouteView.empty()
 ACTOR = Actor("g", "remoting", "10.0.0.1:5")
