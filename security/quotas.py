@@ -26,7 +26,7 @@ from schemas.errors import SetupError
 from security.roles import Role
 
 MAX_KEYS: Final = 10_000
-"""Buckets of one kind that are kept; some 2 MB. Of whoever has come for longest nobody knows any more."""
+"""Maximum number of buckets of one kind, some 2 MB. The one that was used least recently is dropped."""
 
 
 class Buckets:

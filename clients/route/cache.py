@@ -3,19 +3,147 @@
 
 Next to the `RouteTable` it keeps each topic's tag of the last answer. With the tag, the next NameServer can answer
 "unchanged", or wait for a change.
+
+A topic's publish info and subscribe info are kept only after their first use, and updated with the route.
+
+Source (5.5.0): MQClientInstance.updateTopicRouteInfoFromNameServer, isNeedUpdateTopicRouteInfo.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
-from clients.route.changes import RouteChange
-from clients.route.queues import clamped
-from clients.route.table import Applied, RouteTable
+from clients.route.brokers import without_offline
+from clients.route.changes import RouteChange, topic_route_data_changed
+from clients.route.queues import (
+    MessageQueue,
+    TopicPublishInfo,
+    clamped,
+    static_topic_end_points,
+    topic_publish_info,
+    topic_subscribe_info,
+)
 from clients.route.transport import RouteAnswer
+from schemas.route import TopicRouteData
+
+
+class Applied(NamedTuple):
+    """Effect of an answer. ``changed`` as in RocketMQ: tables were updated. ``change`` is for callbacks."""
+
+    changed: bool
+    change: RouteChange | None
+
+
+class RouteTable:
+    """Routes by topic and what follows from them.
+
+    Attributes:
+        routes: topic to its route (topicRouteTable).
+        brokers: brokerName to {brokerId: address} (brokerAddrTable).
+        missing: Topics that have a route here although the NameServer does not know them: it no longer does, or the
+            route is the default topic's.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self.routes: dict[str, TopicRouteData] = {}
+        self.brokers: dict[str, dict[int, str]] = {}
+        self.missing: set[str] = set()
+        self._publish: dict[str, TopicPublishInfo] = {}
+        self._subscribe: dict[str, frozenset[MessageQueue] | None] = {}
+        self._end_points: dict[str, dict[MessageQueue, str]] = {}
+
+    def publish_info(self, topic: str) -> TopicPublishInfo | None:
+        """Queues to write to; None before the first request for them."""
+        return self._publish.get(topic)
+
+    def want_publish_info(self, topic: str) -> None:
+        """From now on keep publish info: of the route that is known, else an empty one at first.
+
+        Raises:
+            OrderConfError: The route's order configuration cannot be read.
+        """
+        if topic not in self._publish:
+            route = self._current(topic)
+            self._publish[topic] = TopicPublishInfo() if route is None else topic_publish_info(topic, route)
+
+    def subscribe_info(self, topic: str) -> frozenset[MessageQueue] | None:
+        """Queues to read from; None if not known."""
+        return self._subscribe.get(topic)
+
+    def want_subscribe_info(self, topic: str) -> None:
+        """From now on keep subscribe info, of the route that is known if there is one."""
+        if topic not in self._subscribe:
+            route = self._current(topic)
+            self._subscribe[topic] = None if route is None else topic_subscribe_info(topic, route)
+
+    def broker_name(self, queue: MessageQueue) -> str | None:
+        """brokerName of a queue (getBrokerNameFromMessageQueue); None for an unknown queue of a static topic."""
+        end_points = self._end_points.get(queue.topic)
+        return end_points.get(queue) if end_points else queue.broker_name
+
+    def needs_update(self, topic: str) -> bool:
+        """Return True if requested data of the topic's route is still missing (isNeedUpdateTopicRouteInfo)."""
+        publish = self._publish.get(topic)
+        lacks_publish = publish is not None and not publish.ok
+        return lacks_publish or (topic in self._subscribe and self._subscribe[topic] is None)
+
+    def apply(self, topic: str, route: TopicRouteData, *, is_default: bool = False) -> Applied:
+        """Take a route.
+
+        Args:
+            topic: Whose.
+            route: As the NameServer gave it.
+            is_default: It is the default topic's.
+
+        Raises:
+            OrderConfError: Its order configuration cannot be read, and somebody wants to publish. Nothing was changed.
+        """
+        old = self.routes.get(topic)
+        is_new = topic_route_data_changed(old, route)
+        renews = is_new or self.needs_update(topic)
+        publish = topic_publish_info(topic, route) if renews and topic in self._publish else None
+        is_back = topic in self.missing and not is_default
+        news = RouteChange(topic, old, route) if is_new or is_back else None
+        (self.missing.add if is_default else self.missing.discard)(topic)
+        if not renews:
+            return Applied(changed=False, change=news)
+        if publish is not None:
+            self._publish[topic] = publish
+        if topic in self._subscribe:
+            self._subscribe[topic] = topic_subscribe_info(topic, route)
+        for group in route.broker_datas:
+            self.brokers[group.broker_name] = dict(group.broker_addrs)
+        self._end_points[topic] = static_topic_end_points(topic, route)
+        self.routes[topic] = route
+        return Applied(changed=True, change=news)
+
+    def gone(self, topic: str) -> RouteChange | None:
+        """The NameServer does not know the topic: what is known stays; the first time, that is news."""
+        if topic not in self.routes or topic in self.missing:
+            return None
+        self.missing.add(topic)
+        return RouteChange(topic, self.routes[topic], None)
+
+    def forget(self, topic: str) -> None:
+        """Drop a topic that nobody is interested in any more."""
+        self.routes.pop(topic, None)
+        self._publish.pop(topic, None)
+        self._subscribe.pop(topic, None)
+        self._end_points.pop(topic, None)
+        self.missing.discard(topic)
+
+    def _current(self, topic: str) -> TopicRouteData | None:
+        """The route as a NameServer has it now."""
+        return None if topic in self.missing else self.routes.get(topic)
+
+    def clean_offline_brokers(self) -> None:
+        """Drop addresses that no route names any more (cleanOfflineBroker)."""
+        self.brokers = without_offline(self.brokers, self.routes.values())
+
 
 log = structlog.get_logger("routelake.route")
 

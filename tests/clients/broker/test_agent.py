@@ -11,8 +11,8 @@ import pytest
 
 from clients.broker import agent as agent_module
 from clients.broker.agent import BrokerAgent
+from clients.broker.broker_topics import TopicFile
 from clients.broker.config import BrokerConfig
-from clients.broker.persistence import TopicFile
 from clients.broker.topic_config import decode_topic_table
 from dev.peers.java import free_port
 from dev.support.loops import eventually

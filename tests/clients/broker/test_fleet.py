@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from clients.broker.config import BrokerConfig
-from clients.broker.fleet import Fleet, FleetSettings
-from clients.broker.fleet_report import Kind
+from clients.broker.fleet import Fleet, FleetSettings, Kind
 from clients.broker.fleet_topics import CHUNK_TOPICS, FleetBroker, SharedTopics, fleet_configs
 from clients.broker.registration import Registration, incremental, plain_body
 from clients.broker.topic_config import TopicConfig

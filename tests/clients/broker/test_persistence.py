@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.broker.persistence import Loaded, TopicFile, encode_topics_file
+from clients.broker.broker_topics import Loaded, TopicFile, encode_topics_file
 from clients.broker.topic_config import TopicConfig, TopicTable, decode_topic_table
 from dev.support.patches import in_this_thread
 from schemas.broker import DataVersion

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from clients.broker.broker_topics import TopicFile, encode_topics_file
 from clients.broker.config import BrokerConfig
-from clients.broker.persistence import TopicFile, encode_topics_file
 from clients.broker.topic_config import TopicTable, decode_topic_table
 from clients.broker.topics import built_in_topics
 from dev.model.client import RemotingClient

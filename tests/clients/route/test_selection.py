@@ -9,9 +9,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clients.route.caller import SendWhichQueue, choose_message_queue, select_one_message_queue
 from clients.route.latency import FaultTable
 from clients.route.queues import TopicPublishInfo, topic_publish_info
-from clients.route.selection import SendWhichQueue, choose_message_queue, select_one_message_queue
 from dev.support.routes import route, row
 
 INFO = topic_publish_info("t", route([row("a", write=2), row("b", write=2)]))
