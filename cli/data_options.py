@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, NamedTuple
 
-from cli.options import Options, option, usable_folder
+from cli.options import Options, check_path, option, usable_folder
 from eventlog.urls import with_config
 from ops.backup.marker import refuse_unfinished_restore
 from runtime.machine import guard_data
@@ -118,8 +118,6 @@ def lake_place(data_dir: Path, lake: str) -> LakePlace:
     if "://" in lake:
         return LakePlace(data_dir.resolve(), lake.rstrip("/"))
     if lake:
-        from cli.folder_names import check_path
-
         check_path(Path(lake), "--lake")
     return LakePlace((Path(lake) if lake else data_dir / "lake").resolve(), "")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import backup, developer, doctor, fold, gateway, kv_import, lake, log, plan, serve, spark_sql, sql, usage
+from cli import backup, developer, doctor, fold, gateway, kv_import, lake, log, plan, serve, sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.cli import admin
@@ -31,7 +31,6 @@ lake.register(app)
 log.register(app)
 plan.register(app)
 route_cli.register(app)
-spark_sql.register(app)
 sql.register(app)
 usage.register(app)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake sql`: DuckDB on the tables, for a question or a session."""
+"""`routelake sql` and `routelake spark-sql`: DuckDB or Spark on the tables, for a question or a session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 
 from cli.data_options import DataDir, LakeUrl
+from cli.fold_options import DriverMemory
 from cli.lake import lake_folder
+from cli.route import Output
+from runtime.java import use_java
 from schemas.errors import SetupError
 
 
@@ -43,6 +46,31 @@ def sql(
         run_sql(folder, query, form, limit)
 
 
+def spark_sql(
+    query: Annotated[str, typer.Argument(help="SQL statements. Default: read them from standard input.")] = "",
+    data_dir: DataDir = Path("data"),
+    lake: LakeUrl = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Maximum rows of each result. Default: 1,000 in a table, all in JSON."),
+    ] = None,
+    driver_memory: DriverMemory = "1g",
+) -> None:
+    """Ask the tables in Spark SQL, by their names; at a terminal without a query, as often as you like.
+
+    It only reads, beside a running routelake or without one. JSON is an object a line. docs/reference/tables.md has the
+    columns. Tables at a URL are fetched first, with all their past.
+    """
+    from pipelines.spark_sql import run_spark_sql
+
+    use_java()
+    with lake_folder(data_dir, lake) as folder:
+        code = run_spark_sql(folder, query, as_json=output is Output.JSON, limit=limit, driver_memory=driver_memory)
+    raise typer.Exit(code)
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
+    app.command("spark-sql")(spark_sql)
     app.command("sql")(sql)

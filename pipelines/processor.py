@@ -18,8 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from nameserver.state_machine.codec import Shard, decode_shard, encode_shard
 from pipelines.gc_pause import gc_paused, spare_imports
-from pipelines.shard_fold import Record, ShardFiles, ShardFold
-from pipelines.shard_topics import TopicStore
+from pipelines.shard_fold import Record, ShardFiles, ShardFold, TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"

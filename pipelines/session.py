@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark session of the fold, of tests and of the analyst's examples: one place for its settings."""
+"""The Spark session of the fold, of tests and of the analyst's examples: one place for its settings.
+
+Executors get the packages as one archive of byte code, so that workers compile nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import re
 import shlex
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -19,12 +23,32 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from pipelines.cluster.code import write_archive
 from pipelines.cluster.master import AUTHENTICATE, Cluster, own_address, spark_options
 from runtime import class_data
 from runtime.jars import ensure
 from runtime.supervised_tasks import critical_thread
 from schemas.errors import SetupError, UnavailableError
+
+ROOMS: Final = ("eventlog", "lake", "nameserver", "pipelines", "runtime", "schemas")
+"""What Spark's workers import, of ours."""
+
+
+def write_archive(folder: Path) -> Path:
+    """Write the archive; for the Python of this process, which Spark asks of its workers, too.
+
+    Args:
+        folder: where it goes, made if need be.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "routelake-code.zip"
+    with zipfile.PyZipFile(str(path), "w", zipfile.ZIP_DEFLATED, optimize=sys.flags.optimize) as archive:
+        for room in ROOMS:
+            archive.writepy(str(_ROOT / room))
+    return path
+
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _WORKER_PYTHON: Final = Path(__file__).with_name("spark_python")

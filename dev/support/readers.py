@@ -19,9 +19,8 @@ from lake.write.partition import shard_keys
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.state import RouteState, replace
 from nameserver.view.snapshot import RouteView
-from ops.verify.base import Base
 from ops.verify.causes import Causes
-from ops.verify.replay import Part
+from ops.verify.replay import Base, Part
 from schemas.route_commit import NO_COMMIT
 
 

@@ -1,41 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that a replay of the log, from an old epoch or from an empty state, gives the rows of the tables.
 
-It begins at the oldest epoch whose tables can still be read, from which on the log has every record, and after which
-every epoch was made by these rules. Columns that every heartbeat moves are written some seconds late. So a row of
-brokerLiveTable may equal any of its states since the epoch's livenessOffset.
+A replay begins with an empty state if the log is complete. Else it begins at the oldest epoch whose tables can still
+be read, from which on the log has every record, and after which every epoch was made by these rules. Columns that
+every heartbeat moves are written some seconds late. So a row of brokerLiveTable may equal any of its states since the
+epoch's livenessOffset.
 
 The broker groups are replayed one part after the other, because no rule looks at two of them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
+from deltalake.exceptions import DeltaError
 
 from eventlog.base import LogReader, LogRecord, in_time
 from lake.commits import to_ms
+from lake.delta.log import DamagedTableError
 from lake.write.partition import shard_keys, shard_of
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
 from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable, replace
 from nameserver.state_machine.step import GroupChange, apply, step
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
-from ops.verify.base import Base, Tables, find_base
 from ops.verify.causes import Causes
 from ops.verify.report import Progress, VerifyReport, shortened
 from ops.verify.rows import open_table, spelled_values
 from schemas.broker import QueueRow
 from schemas.errors import EventDecodeError, RoutelakeError, one_line
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
-from schemas.route_commit import RouteCommit
+from schemas.route_commit import NO_COMMIT, RouteCommit
 from schemas.tables import (
     BROKER_LIVE_TABLE,
     KV_CONFIG_TABLE,
@@ -43,6 +47,63 @@ from schemas.tables import (
     TOPIC_QUEUE_TABLE,
     Table,
 )
+
+_UNREADABLE: Final = (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException)
+
+Tables = dict[str, pds.Dataset]
+"""The state tables of an epoch, by name."""
+
+
+class Base(NamedTuple):
+    """An epoch and its tables; for nothing, `NO_COMMIT` and None."""
+
+    commit: RouteCommit
+    tables: Tables | None
+
+
+def find_base(lake_dir: Path, commits: Sequence[RouteCommit], last: RouteCommit, oldest: int) -> Base | None:
+    """The oldest beginning; None if there is none.
+
+    Args:
+        lake_dir: directory of the lake.
+        commits: of all epochs, in order.
+        last: where the replay ends.
+        oldest: the log's first offset.
+    """
+    other = [commit.epoch for commit in commits if commit.rules_version != STATE_MACHINE_VERSION]
+    if not other and oldest <= 1:
+        return Base(NO_COMMIT, None)
+    folded_by_others = max(other, default=0)
+    if folded_by_others == last.epoch:
+        return None
+    candidates = [
+        commit
+        for commit in commits
+        if commit.liveness_offset == commit.log_offset
+        and commit.log_offset + 1 >= oldest
+        and folded_by_others <= commit.epoch < last.epoch
+    ]
+    # Retention takes the oldest first: readable are those from some on.
+    place = bisect_left(candidates, True, key=lambda commit: _tables(lake_dir, commit) is not None)
+    for commit in candidates[place:]:
+        tables = _tables(lake_dir, commit)
+        if tables is not None:
+            return Base(commit, tables)
+    return None
+
+
+def _tables(lake_dir: Path, commit: RouteCommit) -> Tables | None:
+    """The state tables of an epoch, if their files are all there."""
+    try:
+        tables = {table.name: open_table(str(lake_dir), table, commit.versions[table.name]) for table in STATE_TABLES}
+        return tables if all(_are_there(lake_dir, name, table) for name, table in tables.items()) else None
+    except _UNREADABLE:
+        return None
+
+
+def _are_there(lake_dir: Path, name: str, table: pds.Dataset) -> bool:
+    return all((lake_dir / name / file).exists() for file in table.files)
+
 
 _ROWS_IN_A_PART: Final = 300_000
 """Of topicQueueTable."""

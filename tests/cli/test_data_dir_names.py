@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cli.folder_names import check_path
+from cli.options import check_path
 from dev.peers.routelake import ROOT
 from dev.support.command import environment, told
 from lake.delta.ddl import open_lake

@@ -11,8 +11,7 @@ from lake.write.batch import Batch
 from lake.write.partition import seed_rows
 from nameserver.state_machine.codec import decode_shard
 from nameserver.state_machine.state import RouteState
-from pipelines.shard_fold import Record, ShardFiles, ShardFold
-from pipelines.shard_topics import TopicStore
+from pipelines.shard_fold import Record, ShardFiles, ShardFold, TopicStore
 
 
 def spool_beside(lake_dir: Path) -> Path:

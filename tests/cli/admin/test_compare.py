@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.admin.compare import FactKey, Snapshot, differences
+from cli.admin.compare_command import FactKey, Snapshot, differences
 from dev.support.recorder import Answer, Recorder
 from remoting.codec.frame import RemotingCommand
 from schemas.broker import TopicQueueMappingInfo

@@ -7,8 +7,7 @@ import pytest
 
 from cli.admin import answers, requests
 from cli.admin.answers import AnswerBodyError, TopicOffset, TopicStats
-from cli.admin.static_topic import MappingDetail, MappingItem, logical_offsets, mapping_detail
-from cli.admin.topic_views import allocate_averagely
+from cli.admin.topic_views import MappingDetail, MappingItem, allocate_averagely, logical_offsets, mapping_detail
 from clients.route.queues import MessageQueue
 
 STOCK_STATS = (

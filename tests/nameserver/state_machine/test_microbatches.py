@@ -88,7 +88,7 @@ def test_topics_may_be_spilled_at_any_time(records: list[LogRecord], sizes: list
     """Between any two records of a batch: what changed before and after is still told apart."""
     query = Query(shards)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.shard_topics.HELD_ROWS", held)
+        patch.setattr("pipelines.shard_fold.HELD_ROWS", held)
         for batch in batches(records, sizes):
             query.run(batch)
     agree(query.lake, Expected(records))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipelines.cluster.code import write_archive
+from pipelines.session import write_archive
 
 WORK = """
 import sys
