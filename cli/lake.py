@@ -52,9 +52,8 @@ def put(data_dir: Folder, url: Url) -> None:
 
     From then on routelake runs with --lake URL; the event log stays where it is. So a restored backup gets there, too.
     """
-    from lake.conditional_put import probe
     from lake.delta.ddl import lock_lake
-    from lake.store import open_store
+    from lake.store import open_store, probe
     from lake.transfer import put as run
 
     store = open_store(url)

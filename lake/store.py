@@ -8,13 +8,20 @@ read (``If-Match``). One writer is proven by the former alone; see `lake.publish
 A PUT whose answer is lost is repeated, and then refused, because the first one did it: so whoever is refused compares
 what stands there with what it wrote. Credentials, region and endpoint come from the usual environment (``AWS_...``,
 ``GOOGLE_...``, ``AZURE_...``), from files they name, or from the machine's role.
+
+obstore does not read the keys of a named profile in AWS's shared credentials file, and delta-rs does. They are read
+once, into the environment, so that both libraries go by the same keys: those that stand in the file. Where they
+come from elsewhere (SSO, a role, a program), AWS's own tool gives them.
+
+Source: AWS SDKs and Tools Reference Guide, "Shared config and credentials files".
 """
 
 from __future__ import annotations
 
+import configparser
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -22,12 +29,55 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from lake.aws_profile import profile_keys
-from schemas.errors import SetupError
+from schemas.errors import SetupError, UnavailableError, one_line
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
     from obstore.store import ObjectStore
+
+
+_KEYS: Final = {
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+}
+
+
+def profile_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables to set besides.
+
+    Args:
+        environ: None are found where it has keys, or names neither AWS_PROFILE nor AWS_SHARED_CREDENTIALS_FILE.
+
+    Raises:
+        SetupError: There is no such profile with keys.
+    """
+    named = "AWS_PROFILE" in environ or "AWS_SHARED_CREDENTIALS_FILE" in environ
+    if "AWS_ACCESS_KEY_ID" in environ or not named:
+        return {}
+    profile = environ.get("AWS_PROFILE", "default")
+    file = Path(environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
+    config = Path(environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
+    says = _section(file, profile) | _section(config, profile if profile == "default" else f"profile {profile}")
+    found = {variable: says[key] for key, variable in _KEYS.items() if key in says}
+    if not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= found.keys():
+        raise SetupError(
+            f"{file} has no keys of AWS's profile {profile}. If the keys come from SSO or a role, run: "
+            f'eval "$(aws configure export-credentials --profile {profile} --format env)"'
+        )
+    if "region" in says and "AWS_REGION" not in environ and "AWS_DEFAULT_REGION" not in environ:
+        found["AWS_REGION"] = says["region"]
+    return found
+
+
+def _section(file: Path, name: str) -> dict[str, str]:
+    parser = configparser.ConfigParser(interpolation=None, default_section="")
+    try:
+        parser.read(file, encoding="utf-8")
+    except (configparser.Error, OSError, ValueError) as error:
+        raise SetupError(f"{file} cannot be read: {type(error).__name__}.") from error
+    return dict(parser[name]) if parser.has_section(name) else {}
+
 
 SCHEMES: Final = ("s3://", "gs://", "az://")
 
@@ -282,14 +332,48 @@ def open_store(url: str) -> Store:
     return Store(url, store)
 
 
-__all__ = [
-    "SCHEMES",
-    "Found",
-    "Store",
-    "StoreError",
-    "StoreRefusedError",
-    "Tagged",
-    "TakenError",
-    "open_store",
-    "store_of",
-]
+def probe(store: Store) -> None:
+    """Make sure that the store can be written, and keeps its word where a PUT has a condition.
+
+    Raises:
+        SetupError: It does not: two folds could write one version of a table, and neither would know. Or it may not be
+            written, or there is no such bucket.
+        UnavailableError: It cannot be reached; it may be later.
+    """
+    path = f".probe-{uuid.uuid4().hex}"
+    try:
+        store.put_new(path, b"1")
+        try:
+            with_condition = _is_refused(store, path)
+        finally:
+            store.delete([path])
+    except (FileNotFoundError, StoreRefusedError) as error:
+        raise SetupError(
+            f"{store.url} cannot be written: {one_line(error)}. Check that the bucket exists and that the environment "
+            "variables are right (docs/how-to/operate/object-store.md)."
+        ) from error
+    except (OSError, TakenError) as error:
+        raise UnavailableError(f"{store.url} cannot be written: {one_line(error)}") from error
+    if not with_condition:
+        raise SetupError(
+            f"{store.url}: this object store ignores If-None-Match or If-Match. routelake needs conditional PUT, so "
+            "that two folds cannot commit the same version. Choose a store that has it "
+            "(docs/how-to/operate/object-store.md)."
+        )
+
+
+def _is_refused(store: Store, path: str) -> bool:
+    """Return True if the store checks both conditions; an object with the bytes ``1`` is at ``path``."""
+    tag = store.get_tagged(path).tag
+    try:
+        store.put_new(path, b"2")
+    except TakenError:
+        pass
+    else:
+        return False
+    newer = store.replace(path, b"3", tag)
+    try:
+        store.replace(path, b"4", tag)
+    except TakenError:
+        return newer != tag and store.get(path) == b"3"
+    return False

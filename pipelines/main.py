@@ -27,7 +27,7 @@ from eventlog.urls import is_kafka
 from lake import checkpoint
 from lake.commits import last_commit
 from lake.delta.ddl import check_format, lock_lake, open_lake, write_whole
-from lake.leased import LeasedLake
+from lake.lease import LeasedLake
 from lake.publisher import FencedError, Publisher
 from lake.write.synced import sync_lake
 from ops.doctor.back import go_back_to_whole

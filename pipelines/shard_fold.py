@@ -26,10 +26,9 @@ from lake.write.arrow import (
     operations,
     to_ipc,
 )
-from lake.write.history_file import HistoryFile
+from lake.write.batch import ShardOutput
 from lake.write.rows import ShardProgress, live_rows, outcome_entry
-from lake.write.spool import ShardOutput
-from lake.write.topic_files import TopicFiles
+from lake.write.shard_files import HistoryFile, TopicFiles
 from lake.write.topic_rows import TopicParts
 from nameserver.state_machine.changes import changes_of, command_of, is_audited, topic_changes
 from nameserver.state_machine.codec import Shard, decode_topics, encode_topics, pack_group, unpack_group

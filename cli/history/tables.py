@@ -143,7 +143,7 @@ def _of_folder(lake_dir: Path) -> Iterator[Path]:
 def _of_store(url: str) -> Iterator[Path]:
     """A copy that is taken as by a fold, and published in the end."""
     from lake.delta.ddl import LAKE_FILE
-    from lake.leased import LeasedLake
+    from lake.lease import LeasedLake
     from lake.store import open_store
 
     if open_store(url).find(LAKE_FILE) is None:

@@ -46,7 +46,7 @@ NO_HISTORY: Final = {
 EpochDigest.add_changes = EpochDigest.add_quarantine = lambda self, rows: rows
 EpochDigest.link = lambda self, previous, commit, other=None: ""
 """,
-    "lake/write/topic_digest.py": """
+    "lake/write/topic_rows.py": """
 topic_digests = lambda blocks, *columns, plain: []
 """,
     **NO_INTERVALS,

@@ -22,7 +22,7 @@ from dev.benchmarks.harness.shard import OneShard
 from lake.delta.data_file import BEFORE, CHANGE_TYPE, DELETED, DataFile
 from lake.delta.reader import GONE
 from lake.write.batch import Batch
-from lake.write.topic_files import TopicFiles
+from lake.write.shard_files import TopicFiles
 from pipelines.shard_fold import ShardFiles
 from schemas.tables import TOPIC_QUEUE_TABLE
 
@@ -33,7 +33,7 @@ _written: Final[dict[str, pa.Table]] = {}
 
 @cache
 def _folder() -> Path:
-    """For what is too large to travel otherwise (`lake.write.spool`, `lake.write.history_file`)."""
+    """For what is too large to travel otherwise (`lake.write.batch`, `lake.write.shard_files`)."""
     folder = Path(tempfile.mkdtemp(prefix="routelake-shards-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

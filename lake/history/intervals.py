@@ -28,9 +28,8 @@ from lake.delta.log import damage_in
 from lake.delta.reader import CommitReader
 from lake.delta.types import arrow_schema
 from lake.history.interval_rows import CLOSES, CODES, COLUMNS, END_COLUMNS, KIND, NEW, Step, merge_schema, plain, step
-from lake.write.file_commits import NO_HOOKS
 from lake.write.maintenance import INTERVALS_RETENTION_H
-from lake.write.staging import StagedTable, stage
+from lake.write.staging import NO_HOOKS, StagedTable, stage
 from lake.write.synced import read_synced, whole_up_to
 from lake.write.windows import ChangeWindows
 from lake.write.writer import PROPERTIES

@@ -4,21 +4,31 @@
 A whole view is loaded as changes on top of the empty view, so there is one way from columns to rows. Tables are pinned
 by version; whole tables come straight from Parquet through Arrow, differences from the change data feed. Both run
 without the interpreter lock.
+
+topicQueueTable is the one that can be large (3,000,000 rows): its rows are brought into topic order by Arrow, which
+lets go of the interpreter lock, and Python sees each topic once, with the tuples of equal topics shared. The other
+tables have a few hundred rows and are read plainly.
+
+Every function from columns to rows takes a table with the columns of the Delta table, and optionally `GONE`, which
+marks removed rows. Of several rows with one key the last counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from itertools import repeat
+from typing import Any, Final, TypeVar
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lake.delta.log import active, table_uri
-from lake.delta.reader import CommitReader, dataset, read_ahead
-from lake.history import arrow as columns
-from nameserver.view.model import Changes
+from lake.delta.reader import GONE, CommitReader, dataset, read_ahead
+from nameserver.view.model import BrokerRow, Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
 from nameserver.view.snapshot import RouteView, no_pause
+from schemas.broker import DataVersion, TopicQueueMappingInfo
 from schemas.route_commit import RouteCommit
 from schemas.tables import (
     BROKER_ADDR_TABLE,
@@ -31,6 +41,196 @@ from schemas.tables import (
     TOPIC_QUEUE_TABLE,
     Table,
 )
+
+_SLICE_ROWS: Final = 500
+
+_QUEUE_COLUMNS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
+
+_mapping_decoder = msgspec.json.Decoder(TopicQueueMappingInfo, strict=False)
+
+
+def topic_deltas(table: pa.Table) -> Iterator[TopicDelta]:
+    """topicQueueTable rows grouped by topic.
+
+    Args:
+        table: brokerName and topic as strings or dictionaries, the four numbers, and `GONE` if rows were removed.
+    """
+    if table.num_rows == 0:
+        return
+    topics, topic_names = _dictionary(table, "topic")
+    brokers, broker_names = _ranked(*_dictionary(table, "brokerName"))
+    rows, row_values = _row_codes(table)
+    if GONE in table.column_names:
+        rows = pc.if_else(table[GONE].combine_chunks(), pa.scalar(len(row_values), pa.int32()), rows)
+    # Stable, so that of rows with one key the last one written stays last.
+    key = pc.add(pc.multiply(topics.cast(pa.int64()), len(broker_names)), brokers.cast(pa.int64()))
+    order = pc.sort_indices(key)
+    key = key.take(order)
+    if len(key) > 1:
+        last_of_key = pa.concat_arrays([pc.not_equal(key[:-1], key[1:]), pa.array([True])])
+        if not pc.all(last_of_key).as_py():
+            order = order.filter(last_of_key)
+    topics, brokers, rows = topics.take(order), brokers.take(order), rows.take(order)
+    ends = pc.run_end_encode(topics)
+    yield from _grouped(
+        [topic_names[code] for code in ends.values.to_pylist()],
+        ends.run_ends.to_pylist(),
+        (_ints(brokers), broker_names),
+        (_ints(rows), [*row_values, None]),
+    )
+
+
+def _grouped(
+    topics: list[str],
+    ends: list[int],
+    brokers: tuple[memoryview, list[str]],
+    rows: tuple[memoryview, list[Row | None]],
+) -> Iterator[TopicDelta]:
+    """One delta per topic; equal runs of codes give the same tuple object."""
+    broker_codes, broker_names = brokers
+    row_codes, row_values = rows
+    broker_tuples: dict[bytes, tuple[str, ...]] = {}
+    row_tuples: dict[bytes, tuple[Row | None, ...]] = {}
+    start = 0
+    for topic, end in zip(topics, ends, strict=True):
+        part = broker_codes[start:end]
+        key = part.tobytes()
+        names = broker_tuples.get(key)
+        if names is None:
+            names = broker_tuples[key] = tuple(map(broker_names.__getitem__, part))
+        part = row_codes[start:end]
+        key = part.tobytes()
+        values = row_tuples.get(key)
+        if values is None:
+            values = row_tuples[key] = tuple(map(row_values.__getitem__, part))
+        yield topic, names, values
+        start = end
+
+
+def _dictionary(table: pa.Table, name: str) -> tuple[pa.Array, list[str]]:
+    """A text column as int32 codes, and the texts."""
+    column = table[name]
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    array = column.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # no chunk at all, or more than fit one
+        array = pa.concat_arrays(array.chunks)
+    return array.indices.cast(pa.int32()), array.dictionary.to_pylist()
+
+
+def _ranked(codes: pa.Array, names: list[str]) -> tuple[pa.Array, list[str]]:
+    """Codes renumbered so that their order is the order of the names."""
+    ordered = sorted(names)
+    rank = {name: index for index, name in enumerate(ordered)}
+    return pa.array([rank[name] for name in names], pa.int32()).take(codes), ordered
+
+
+def _row_codes(table: pa.Table) -> tuple[pa.Array, list[Row]]:
+    """The four numbers of each row as one int32 code, and what each code stands for."""
+    codes: pa.Array = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
+    known: list[tuple[int, ...]] = [()]
+    packed: list[tuple[int, int]] = []
+    """(least, how many) of each column that is in `codes` next to the place in `known`, the last one lowest."""
+    size = 1
+    for name in _QUEUE_COLUMNS:
+        column = pc.fill_null(table[name], 0)
+        bounds = pc.min_max(column)
+        least, count = bounds["min"].as_py(), bounds["max"].as_py() - bounds["min"].as_py() + 1
+        if size * count >= 2**63:
+            codes, known = _numbered(codes, known, packed)
+            packed, size = [], len(known)
+        if count > 1:
+            numbers = column.cast(pa.int64()).combine_chunks()
+            codes = pc.add(pc.multiply(codes, count), pc.subtract(numbers, least))
+        packed.append((least, count))
+        size *= count
+    codes, known = _numbered(codes, known, packed)
+    return codes.cast(pa.int32()), [(read, write, perm, flag) for read, write, perm, flag in known]
+
+
+def _numbered(
+    codes: pa.Array, known: list[tuple[int, ...]], packed: list[tuple[int, int]]
+) -> tuple[pa.Array, list[tuple[int, ...]]]:
+    """Codes without holes, and what each stands for: the numbers that were known, and those that were packed."""
+    encoded = codes.dictionary_encode()
+    found: list[tuple[int, ...]] = []
+    for code in encoded.dictionary.to_pylist():
+        numbers: tuple[int, ...] = ()
+        for least, count in reversed(packed):
+            code, number = divmod(code, count)
+            numbers = (number + least, *numbers)
+        found.append((*known[code], *numbers))
+    return encoded.indices.cast(pa.int64()), found
+
+
+def _ints(array: pa.Array) -> memoryview:
+    """An int32 array without nulls as a memoryview of ints."""
+    buffer = array.buffers()[1]
+    return memoryview(buffer).cast("b").cast("i")[array.offset : array.offset + len(array)]
+
+
+def broker_rows(table: pa.Table) -> Iterator[tuple[str, BrokerRow | None]]:
+    """brokerAddrTable."""
+    columns = ("brokerName", "cluster", "brokerAddrs", "zoneName", "enableActingMaster")
+    for gone, (name, cluster, addrs, zone, acting) in _records(table, columns):
+        yield name, None if gone else BrokerRow(cluster or "", dict(sorted(addrs or ())), zone, bool(acting))
+
+
+def cluster_members(table: pa.Table) -> Iterator[tuple[tuple[str, str], bool]]:
+    """clusterAddrTable."""
+    for gone, (cluster, broker_name) in _records(table, ("cluster", "brokerName")):
+        yield (cluster, broker_name), not gone
+
+
+def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveRow | None]]:
+    """brokerLiveTable."""
+    columns = (
+        *("brokerName", "clusterName", "brokerAddr", "lastUpdateTimestamp", "lastUpdateOffset"),
+        *("heartbeatTimeoutMillis", "expireTimestamp", "dataVersionStateVersion", "dataVersionTimestamp"),
+        *("dataVersionCounter", "haServerAddr", "topicConfigDigest", "channels"),
+    )
+    for gone, (name, cluster, addr, *values) in _records(table, columns):
+        if gone:
+            yield (name, cluster, addr), None
+            continue
+        updated, offset, timeout, expires, state_version, timestamp, counter, *texts = values
+        version = DataVersion(state_version or 0, timestamp or 0, counter or 0)
+        yield (
+            (name, cluster, addr),
+            LiveRow(name, cluster, addr, updated or 0, offset or 0, timeout or 0, expires or 0, version, *texts),
+        )
+
+
+def filter_servers(table: pa.Table) -> Iterator[tuple[LiveKey, tuple[str, ...] | None]]:
+    """filterServerTable."""
+    columns = ("brokerName", "clusterName", "brokerAddr", "filterServerList")
+    for gone, (name, cluster, addr, servers) in _records(table, columns):
+        yield (name, cluster, addr), None if gone else tuple(servers or ())
+
+
+def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], MappingRow | None]]:
+    """topicQueueMappingInfoTable."""
+    columns = ("brokerName", "topic", "bname", "mapping", "registeredOffset")
+    for gone, (broker_name, topic, bname, mapping, offset) in _records(table, columns):
+        yield (
+            (broker_name, topic, bname),
+            None if gone or mapping is None else MappingRow(_mapping_decoder.decode(mapping), offset or 0),
+        )
+
+
+def kv_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str | None] | None]]:
+    """kvConfigTable."""
+    for gone, (namespace, key, value) in _records(table, ("namespace", "key", "value")):
+        yield (namespace, key), None if gone else (value,)
+
+
+def _records(table: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[bool, tuple[Any, ...]]]:
+    """(removed, cells) of each row; in slices, since Arrow keeps the interpreter lock while it makes Python objects."""
+    for start in range(0, table.num_rows, _SLICE_ROWS):
+        part = table.slice(start, _SLICE_ROWS)
+        gone = part[GONE].to_pylist() if GONE in part.column_names else repeat(False, part.num_rows)
+        yield from zip(gone, zip(*(part[name].to_pylist() for name in columns), strict=True), strict=True)
+
 
 _CODES: Final = {TOPIC_QUEUE_TABLE.name: ("brokerName", "topic")}
 """Text columns that are kept as codes."""
@@ -126,11 +326,11 @@ def changes_from(
     queues = rows[TOPIC_QUEUE_TABLE.name]
     return Changes(
         commit,
-        () if queues is None else columns.topic_deltas(queues),
-        small(BROKER_ADDR_TABLE, columns.broker_rows),
-        small(CLUSTER_ADDR_TABLE, columns.cluster_members),
-        small(BROKER_LIVE_TABLE, columns.live_rows),
-        small(FILTER_SERVER_TABLE, columns.filter_servers),
-        small(TOPIC_QUEUE_MAPPING_INFO_TABLE, columns.mapping_rows),
-        small(KV_CONFIG_TABLE, columns.kv_rows),
+        () if queues is None else topic_deltas(queues),
+        small(BROKER_ADDR_TABLE, broker_rows),
+        small(CLUSTER_ADDR_TABLE, cluster_members),
+        small(BROKER_LIVE_TABLE, live_rows),
+        small(FILTER_SERVER_TABLE, filter_servers),
+        small(TOPIC_QUEUE_MAPPING_INFO_TABLE, mapping_rows),
+        small(KV_CONFIG_TABLE, kv_rows),
     )

@@ -5,7 +5,7 @@ The order of a commit, written down because recovery depends on it:
 
 1. If routeCommitTable already carries this (query id, batch id), the batch is done: stop.
 2. For each changed state table in declared order: append when every changed row is new, else MERGE by key. For
-   topicQueueTable shards have written the files, which are only committed (`lake.write.file_commits`, docs/adr/0021).
+   topicQueueTable shards have written the files, which are only committed (`lake.write.staging`, docs/adr/0021).
    Each carries the Delta app transaction (query id, batch id); a table that already has it is skipped.
 3. brokerLiveTable with every live row that changed; those in which only the time of the last heartbeat moved are
    written every ten seconds, all at once.
@@ -57,11 +57,10 @@ from lake.delta.reader import dataset
 from lake.delta.types import arrow_schema
 from lake.write.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from lake.write.batch import Batch
-from lake.write.file_commits import NO_HOOKS, append_files, change_partitions
 from lake.write.hash_chain import EpochDigest, in_blocks
-from lake.write.history_file import HistoryFile, with_epoch
 from lake.write.partition import shard_keys
-from lake.write.staging import StagedTable, stage
+from lake.write.shard_files import HistoryFile, with_epoch
+from lake.write.staging import NO_HOOKS, StagedTable, append_files, change_partitions, stage
 from lake.write.topic_columns import HISTORY_SCHEMA
 from nameserver.state_machine.step import PRESERVED
 from nameserver.state_machine.version import STATE_MACHINE_VERSION

@@ -52,9 +52,9 @@ def test_a_store_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     log.append([(routing_key(event), EventEncoder().encode(event))])
     Fold(log, tmp_path / "one", store=store(memory), intervals=True).fold()
     own: SteppingStore = Failing(memory)
-    for module in ("lake.store", "lake.leased"):
+    for module in ("lake.store", "lake.lease"):
         monkeypatch.setattr(f"{module}.open_store", lambda url: own)
-    monkeypatch.setattr("lake.leased.probe", lambda store: None)
+    monkeypatch.setattr("lake.lease.probe", lambda store: None)
     words = ("history", "rebuild", "--lake", "s3://lake/routes")
     failed = command(*words)
     assert failed.returncode == 1, failed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lake.aws_profile import profile_keys
+from lake.store import profile_keys
 from schemas.errors import SetupError
 
 

@@ -9,8 +9,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from dev.support.stores import SteppingStore, store
-from lake.lease import EXPIRE_S, LEASE_FILE, Lease, LeaseLostError
-from lake.leased import LeasedLake
+from lake.lease import EXPIRE_S, LEASE_FILE, Lease, LeasedLake, LeaseLostError
 from lake.store import TakenError
 from runtime.process import EXIT_FAILED, refusal
 from schemas.errors import SetupError

@@ -12,8 +12,7 @@ from dev.support import events as make
 from dev.support.fold import Fold
 from dev.support.memory_log import MemoryLog
 from dev.support.stores import SteppingStore, objects, store
-from lake.lease import EXPIRE_S, LEASE_FILE, Lease
-from lake.leased import LeasedLake
+from lake.lease import EXPIRE_S, LEASE_FILE, Lease, LeasedLake
 from lake.publisher import FENCE, FencedError
 from lake.store import Store, StoreError, Tagged
 from schemas.events import EventEncoder, routing_key

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dev.support.s3 import FakeS3, fake_s3
-from lake.conditional_put import probe
-from lake.store import Store, StoreError, TakenError, open_store
+from lake.store import Store, StoreError, TakenError, open_store, probe
 from schemas.errors import SetupError, UnavailableError
 
 

@@ -11,8 +11,7 @@ from obstore.store import MemoryStore
 import pipelines.main as main
 from dev.support.stores import SteppingStore, store
 from lake.checkpoint import MARKER_FILE
-from lake.lease import LEASE_FILE, Lease
-from lake.leased import LeasedLake
+from lake.lease import LEASE_FILE, Lease, LeasedLake
 from pipelines.job import FoldSettings
 from runtime.process import EXIT_FAILED
 

@@ -31,10 +31,9 @@ from lake.delta.ddl import open_table
 from lake.delta.log import entry_name
 from lake.delta.reader import GONE, CommitReader
 from lake.delta.types import arrow_schema
-from lake.write import history_file
+from lake.write import shard_files
 from lake.write.batch import Batch
-from lake.write.history_file import WrittenHistory
-from lake.write.topic_files import TopicFiles
+from lake.write.shard_files import TopicFiles, WrittenHistory
 from nameserver.state_machine.state import RouteState
 from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
@@ -44,7 +43,7 @@ STRANGE = "o'dd %2F/=ü"
 
 @pytest.fixture(autouse=True)
 def every_row_is_worth_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_file, "ROWS_WORTH_A_FILE", 1)
+    monkeypatch.setattr(shard_files, "ROWS_WORTH_A_FILE", 1)
 
 
 def actions(lake_dir: Path, name: str, version: int) -> list[tuple[str, dict[str, Any]]]:
@@ -205,7 +204,7 @@ def about(lake_dir: Path, name: str, said: dict[str, Any]) -> tuple[Any, ...]:
 def test_the_files_are_as_delta_rs_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders, permissions, columns and their types, compression, and that no types of Arrow's own are said."""
     drive(tmp_path / "files", AT_ONCE[:1])
-    monkeypatch.setattr(history_file, "ROWS_WORTH_A_FILE", 1_000_000)
+    monkeypatch.setattr(shard_files, "ROWS_WORTH_A_FILE", 1_000_000)
     monkeypatch.setattr(TopicFiles, "partitions", lambda self: [])
     drive(tmp_path / "delta-rs", AT_ONCE[:1])
     writer = open_writer(tmp_path / "delta-rs")

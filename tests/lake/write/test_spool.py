@@ -18,8 +18,7 @@ from dev.support.drive import open_writer
 from dev.support.expected import Expected
 from dev.support.generated_logs import written
 from dev.support.microbatches import ordered
-from lake.write.batch import Batch
-from lake.write.spool import INLINE_BYTES, SPOOLED
+from lake.write.batch import INLINE_BYTES, SPOOLED, Batch
 from pipelines.shard_fold import Record
 from schemas.events import AnyEvent
 

@@ -17,7 +17,7 @@ from dev.support.naive import all_changes_of
 from lake.write.arrow import CHANGE_SCHEMA, Cause, ChangeRows
 from lake.write.batch import Batch
 from lake.write.hash_chain import blocks
-from lake.write.history_file import HistoryFile
+from lake.write.shard_files import HistoryFile
 from lake.write.topic_rows import TopicParts, read_part
 from nameserver.state_machine.changes import topic_changes
 from nameserver.state_machine.state import At, BrokerGroup, TopicTable, each_row

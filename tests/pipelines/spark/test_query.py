@@ -29,8 +29,8 @@ from dev.support.loops import until
 from dev.support.microbatches import ordered
 from eventlog.base import LogRecord
 from lake.history.intervals import IntervalKeeper
-from lake.write.history_file import ROWS_WORTH_A_FILE
 from lake.write.maintenance import Maintenance
+from lake.write.shard_files import ROWS_WORTH_A_FILE
 from pipelines import job, main
 from runtime.process import EXIT_FAILED, StopSignal
 from runtime.procfs import threads_below

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a micro-batch to topicQueueTable, as data files that the shard writes (docs/adr/0021).
+"""Data files that a shard writes: rows of routeChangeTable where they are many, and of topicQueueTable (docs/adr/0021).
 
-A group's rows are one partition of that table, and they are in memory when one of them changes. If all changed rows are
-new, a file with them is added. Otherwise one file with all rows of the partition replaces its files, and a second file
-has exactly the changed rows for the change data feed. The table's commit needs nothing else.
+Of a row of routeChangeTable a shard does not know the column ``epoch``: the driver sends it with the batch.
+
+A group's rows are one partition of topicQueueTable, and they are in memory when one of them changes. If all changed
+rows are new, a file with them is added. Otherwise one file with all rows of the partition replaces its files, and a
+second file has exactly the changed rows for the change data feed. The table's commit needs nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from lake.delta.data_file import (
@@ -23,18 +26,79 @@ from lake.delta.data_file import (
     INSERTED,
     NO_TWO_ALIKE,
     DataFile,
+    DataFileWriter,
     Partition,
     write_data_file,
 )
 from lake.delta.types import arrow_schema
+from lake.write.topic_columns import HISTORY_SCHEMA
 from nameserver.state_machine.changes import TopicChanges, topic_changes
 from nameserver.state_machine.state import BrokerGroup
 from schemas.broker import QueueRow
-from schemas.tables import TOPIC_QUEUE_TABLE
+from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
-_SCHEMA: Final = arrow_schema(TOPIC_QUEUE_TABLE, without=TOPIC_QUEUE_TABLE.partition_by)
-_FEED_SCHEMA: Final = _SCHEMA.append(pa.field(CHANGE_TYPE, pa.string()))
-_PLAIN: Final = (NO_TWO_ALIKE[TOPIC_QUEUE_TABLE.name],)
+ROWS_WORTH_A_FILE: Final = 500
+"""Fewer go to the driver, which writes what all shards have few of into one file."""
+
+_EPOCH: Final = pa.field("epoch", pa.int64(), nullable=False)
+_SCHEMA: Final = pa.schema([_EPOCH, *HISTORY_SCHEMA])
+_PLAIN: Final = (NO_TWO_ALIKE[ROUTE_CHANGE_TABLE.name], "topic")
+
+
+class WrittenHistory(msgspec.Struct, frozen=True, array_like=True):
+    """A file of one shard's rows.
+
+    Attributes:
+        epoch: of its rows.
+        file: where they are.
+        digests: of them, for the chain (`lake.write.topic_rows`).
+    """
+
+    epoch: int
+    file: DataFile
+    digests: list[str]
+
+
+class HistoryFile:
+    """One shard's file of one micro-batch; it is there once a part has been added.
+
+    Args:
+        folder: where it goes.
+        epoch: that the batch will be.
+    """
+
+    def __init__(self, folder: Path, epoch: int) -> None:
+        self._folder = folder
+        self._epoch = epoch
+        self._writer: DataFileWriter | None = None
+        self._digests: list[str] = []
+
+    def wants(self, count: int) -> bool:
+        """Return True if a part with this number of rows belongs into the file."""
+        return self._writer is not None or count >= ROWS_WORTH_A_FILE
+
+    def add(self, rows: pa.Table, digests: Sequence[str]) -> None:
+        """Append a part in `HISTORY_SCHEMA`. Raises OSError."""
+        if self._writer is None:
+            self._writer = DataFileWriter(self._folder, _SCHEMA, _PLAIN)
+        self._writer.write(with_epoch(rows, self._epoch))
+        self._digests += digests
+
+    def close(self) -> WrittenHistory | None:
+        """The file; None if nothing was added. Raises OSError."""
+        if self._writer is None:
+            return None
+        return WrittenHistory(self._epoch, self._writer.close(), self._digests)
+
+
+def with_epoch(rows: pa.Table, epoch: int) -> pa.Table:
+    """Rows of routeChangeTable with the one column that a shard's do not have."""
+    return rows.add_column(0, _EPOCH, pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
+
+
+_TOPIC_SCHEMA: Final = arrow_schema(TOPIC_QUEUE_TABLE, without=TOPIC_QUEUE_TABLE.partition_by)
+_FEED_SCHEMA: Final = _TOPIC_SCHEMA.append(pa.field(CHANGE_TYPE, pa.string()))
+_TOPIC_PLAIN: Final = (NO_TWO_ALIKE[TOPIC_QUEUE_TABLE.name],)
 (_PARTITION,) = TOPIC_QUEUE_TABLE.partition_by
 
 
@@ -89,7 +153,7 @@ class TopicFiles:
         return Partition(values, added, self._feed(changes))
 
     def _rows(self, topics: Sequence[str], rows: Sequence[QueueRow | None]) -> DataFile:
-        return self._write(pa.Table.from_arrays(_columns(topics, rows), schema=_SCHEMA))
+        return self._write(pa.Table.from_arrays(_columns(topics, rows), schema=_TOPIC_SCHEMA))
 
     def _feed(self, changes: TopicChanges) -> DataFile:
         topics: list[str] = []
@@ -108,7 +172,7 @@ class TopicFiles:
         return self._write(pa.Table.from_arrays(columns, schema=_FEED_SCHEMA))
 
     def _write(self, rows: pa.Table) -> DataFile:
-        return write_data_file(self._folder, rows, _PLAIN)
+        return write_data_file(self._folder, rows, _TOPIC_PLAIN)
 
     @staticmethod
     def _discard(partition: Partition | None) -> None:
