@@ -46,8 +46,7 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
     from api.gateway.gateway import GatewaySettings
     from api.http.settings import from_environment
     from api.main import run_gateway
-    from api.settings.namesrv import NamesrvProperties, read
-    from api.settings.start import gateway_settings, remoting_settings
+    from api.settings.namesrv import NamesrvProperties, gateway_settings, read, remoting_settings
 
     properties = NamesrvProperties() if options.config is None else read(options.config)
     for warning in properties.warnings:

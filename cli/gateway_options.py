@@ -192,7 +192,7 @@ class Encryption(Options, TlsOptions):
 
     def settings(self) -> TlsSettings | None:
         """The settings; None: nothing is encrypted. Raises SetupError."""
-        from api.settings.start import read_tls
+        from api.settings.namesrv import read_tls
 
         settings = read_tls(self.config, self)
         if settings is not None:
@@ -314,8 +314,7 @@ class GatewayOptions(Options):
         """
         listen = preflight.listen_address(self.remoting or _REMOTING, "--remoting", _REMOTING_PORT)
         if self.remoting is None and self.config is not None:
-            from api.settings.namesrv import read
-            from api.settings.start import listen_address
+            from api.settings.namesrv import listen_address, read
 
             listen = Listen(*listen_address(read(self.config), listen))
         return preflight.listen_address(self.http, "--http", _HTTP_PORT), listen

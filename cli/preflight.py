@@ -324,8 +324,7 @@ def check_gateway(config: Path | None, environ: Mapping[str, str]) -> HttpSettin
         SetupError: They cannot.
     """
     from api.http.settings import from_environment
-    from api.settings.namesrv import NamesrvProperties, read
-    from api.settings.start import remoting_settings
+    from api.settings.namesrv import NamesrvProperties, read, remoting_settings
 
     remoting_settings(NamesrvProperties() if config is None else read(config))
     return from_environment(environ)

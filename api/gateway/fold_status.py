@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from api.gateway.arrival import Arrival
+from api.gateway.watched_view import Arrival
 from lake.delta.log import is_local
 from lake.store import store_of
 from schemas.tables import FOLD_FAILURE_FILE, FOLD_HASTEN_FILE, FOLD_STATUS_FILE

@@ -1,23 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admin commands on topics and brokers. Who may send them: `api.http.auth`."""
+"""Admin commands on topics and brokers, and self-preservation: its state, its live switch, the end of a pause (ADR 14).
+
+`api.http.auth` decides on permission.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
+import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.gateway.gateway import Receipt
-from api.http.answers import AddAnswer, ReceiptAnswer, WipeAnswer
+from api.gateway.self_preservation import census_of, preserved_ms_of
+from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, WipeAnswer
 from api.http.context import context_of
+from api.http.etag import JSON
+from api.http.models import SelfPreservationBody
 from api.http.naming_rules import broker_name_problem, topic_problem
-from api.http.openapi import RECEIPT_EXAMPLE, write
+from api.http.openapi import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
 from api.http.parameters import Cluster, TopicPath, check_name
+from api.http.problems import rfc3339_ms
 from api.http.reads import check_once
-from api.http.writes import receipt_answer
-from schemas.events import AddWritePerm, DeleteTopic, WipeWritePerm
+from api.http.writes import read_body, receipt_answer
+from api.settings.keys import SELF_PRESERVATION
+from nameserver.state_machine.preservation import EndReason
+from schemas.events import AddWritePerm, DeleteTopic, PreserveEnd, PutKvConfig, WipeWritePerm
+from schemas.kv import NAMESRV_CONFIG
 
 router = APIRouter(prefix="/v1", tags=["admin"])
 
@@ -100,3 +111,85 @@ def _check_broker(request: Request, broker_name: str) -> None:
 def _result(receipt: Receipt, name: str) -> object:
     found = receipt.outcome.result if receipt.outcome is not None else None
     return (found or {}).get(name)
+
+
+_encode = msgspec.json.Encoder().encode
+_EXAMPLE: Final = {
+    "percent": 15,
+    "isOn": True,
+    "since": "2026-01-01T00:00:00.000Z",
+    "until": "2026-01-01T01:00:00.000Z",
+    "live": 20,
+    "silent": 19,
+}
+
+
+@router.get(
+    "/self-preservation",
+    operation_id="getSelfPreservation",
+    summary="Return the state of self-preservation",
+    responses={200: plain(SelfPreservationAnswer, _EXAMPLE, "How it stands."), **errors(*READ_PROBLEMS)},
+)
+async def get_self_preservation(request: Request) -> Response:
+    """The switch, the pause if there is one, and how many brokers lack heartbeats now, in the live view."""
+    context = context_of(request)
+    context.guard.reader(request)
+    check_once(request)
+    gateway = context.gateway
+    view, settings = gateway.live_view.view, gateway.settings
+    since_ms = preserved_ms_of(view)
+    limit_ms = round(settings.self_preservation_limit_s * 1000)
+    counted = gateway.preservation.counted or census_of(view, gateway.live_view.event.now_ms)
+    found = SelfPreservationAnswer(
+        percent=settings.self_preservation_percent,
+        is_on=since_ms > 0,
+        since=rfc3339_ms(since_ms) if since_ms else None,
+        until=rfc3339_ms(since_ms + limit_ms) if since_ms else None,
+        live=counted.live,
+        silent=counted.silent,
+    )
+    return Response(_encode(found), 200, {"cache-control": "no-store"}, JSON)
+
+
+@router.put(
+    "/self-preservation",
+    operation_id="setSelfPreservation",
+    summary="Set the threshold of self-preservation",
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
+    openapi_extra=body(SelfPreservationBody, share=("15 % of the live brokers", {"percent": 15})),
+)
+async def set_self_preservation(request: Request) -> Response:
+    """The live switch selfPreservationPercent, for every gateway of the log, over their options, also after restarts.
+
+    0 switches self-preservation off, and ends a pause.
+    """
+    context = context_of(request)
+    sender = context.guard.writer(request)
+    event, _ = await read_body(
+        request,
+        context,
+        SelfPreservationBody,
+        lambda model: PutKvConfig(
+            actor=sender.actor, namespace=NAMESRV_CONFIG, key=SELF_PRESERVATION, value=str(model.percent)
+        ),
+    )
+    return receipt_answer(context, await context.gateway.propose(event, sender))
+
+
+@router.post(
+    "/self-preservation/end",
+    operation_id="endSelfPreservation",
+    summary="End a pause of expiry",
+    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
+)
+async def end_self_preservation(request: Request) -> Response:
+    """End a pause: overdue brokers expire at once, others at their deadlines.
+
+    Without a pause the outcome is `unchanged`. Self-preservation does not begin again until the brokers without
+    heartbeats are back or removed. The request needs no body.
+    """
+    context = context_of(request)
+    sender = context.guard.writer(request)
+    check_once(request)
+    event = PreserveEnd(actor=sender.actor, grace_ms=0, reason=EndReason.REQUESTED)
+    return receipt_answer(context, await context.gateway.propose(event, sender))

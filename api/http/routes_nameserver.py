@@ -21,7 +21,7 @@ from api.http.etag import JSON
 from api.http.openapi import READ_PROBLEMS, errors, plain
 from api.http.problems import BUSY, FORBIDDEN, Problem
 from api.http.reads import check_once
-from api.settings.shown import shown_settings
+from api.settings.gateway import shown_settings
 
 router = APIRouter()
 

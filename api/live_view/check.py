@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from api.live_view.changes import broker_row, differences, live_row
+from api.live_view.conversions import broker_row, differences, live_row
 from nameserver.state_machine.state import BrokerGroup, KvTable, RouteState, TopicTable, replace
 from nameserver.state_machine.step import GroupChange
 from nameserver.view.model import Changes, LiveRow, MappingRow, TopicDelta, TopicQueues

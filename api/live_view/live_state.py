@@ -15,9 +15,8 @@ from typing import Final
 
 import msgspec
 
-from api.live_view.base import state_of, topics_of
-from api.live_view.changes import changes_to
 from api.live_view.check import Check, Comparison, Moved, noting
+from api.live_view.conversions import changes_to, state_of, topics_of
 from nameserver.state_machine.changes import kv_changes
 from nameserver.state_machine.replay import Record, read_event
 from nameserver.state_machine.state import At, BrokerGroup, TopicRows, TopicTable, replace

@@ -25,9 +25,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.settings.gateway import GatewaySettings
+from api.settings.gateway import GatewaySettings, shown_settings
 from api.settings.keys import BLACK_LIST, KEYS, OWN_KEYS, SWITCHES, parse_percent
-from api.settings.shown import shown_settings
 from remoting.codec.commands import RefusedError
 from schemas.codes import ResponseCode
 from schemas.properties import PropertiesError, is_true, parse_body

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from api.settings.keys import OWN_KEYS, SWITCHES, parse_percent
+from api.settings.keys import BLACK_LIST, KEYS, OWN_KEYS, SWITCHES, Use, parse_percent, to_text
 from schemas.properties import is_true
 
 
@@ -88,3 +88,15 @@ def with_stored(settings: GatewaySettings, stored: Mapping[str, str | None]) -> 
             if value is not None:
                 live[SWITCHES[name].field] = value
     return replace(settings, **live) if live else settings
+
+
+def shown_settings(settings: GatewaySettings) -> dict[str, str]:
+    """The keys of RocketMQ's that mean something here, sorted, and their values as Java writes them."""
+    shown = dict(settings.shown_properties)
+    for key in KEYS.values():
+        if key.use in (Use.LIVE, Use.START) and key.name not in BLACK_LIST and hasattr(settings, key.field):
+            shown[key.name] = to_text(getattr(settings, key.field))
+    for key in OWN_KEYS.values():
+        if value := getattr(settings, key.field):  # off, it is as if there were none, as in RocketMQ
+            shown[key.name] = to_text(value)
+    return dict(sorted(shown.items()))

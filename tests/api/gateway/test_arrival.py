@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.gateway.arrival import Arrival
+from api.gateway.watched_view import Arrival
 
 MINUTE_S, YEAR_S = 60.0, 365 * 86_400.0
 

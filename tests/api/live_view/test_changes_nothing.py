@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from api.live_view.base import changes_nothing
+from api.live_view.conversions import changes_nothing
 from dev.support.generated_logs import ASSORTMENT, written
 from nameserver.state_machine.registration import register
 from nameserver.state_machine.replay import replay

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from api.gateway.metrics import Metrics
-from api.http.readiness import live_view_problem
+from api.http.routes_health import live_view_problem
 from api.live_view import replica as head_module
 from api.live_view.replica import LiveReplica
 from dev.peers.java import wait_until

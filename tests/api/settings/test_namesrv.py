@@ -13,8 +13,7 @@ import pytest
 
 from api.gateway.gateway import GatewaySettings
 from api.settings.keys import KEYS, LIVE_KEYS, Use, nearest
-from api.settings.namesrv import NamesrvProperties, check, read
-from api.settings.start import gateway_settings, listen_address, remoting_settings
+from api.settings.namesrv import NamesrvProperties, check, gateway_settings, listen_address, read, remoting_settings
 from cli import main as cli
 from dev.peers.java import classpath
 from schemas.errors import SetupError
