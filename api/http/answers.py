@@ -12,6 +12,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from lake.history.activity import ActivityPoint
+from lake.history.diff import Difference
+from lake.history.lifelines import Life, WriteTurn
+from lake.history.provenance import Cause
 from schemas.broker import DataVersion
 from schemas.route import BrokerData
 
@@ -263,16 +267,6 @@ class PointInTime(Answer, frozen=True, kw_only=True):
     event_time: str
 
 
-class Difference(Answer, frozen=True, kw_only=True):
-    """A row that two cuts show differently: `i` only the later one has it, `d` only the earlier one, `u` both."""
-
-    table_name: str
-    op: Literal["i", "u", "d"]
-    key: dict[str, Any]
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-
-
 class DiffAnswer(Answer, frozen=True, kw_only=True):
     """Differences between two epochs. `nextCursor` leads to the next page and is null on the last."""
 
@@ -280,14 +274,6 @@ class DiffAnswer(Answer, frozen=True, kw_only=True):
     to: PointInTime
     differences: list[Difference]
     next_cursor: str | None
-
-
-class Cause(Answer, frozen=True, kw_only=True):
-    """Cause of a change. `offset` is the log offset; of an expiry, that of its broker's last heartbeat."""
-
-    command: str
-    actor: dict[str, Any] | None
-    offset: int
 
 
 class _Interval(Answer, frozen=True, kw_only=True):
@@ -406,21 +392,6 @@ class ReportAnswer(Answer, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-class ActivityPointAnswer(Answer, frozen=True, kw_only=True):
-    """A point in which something changed. `topics`, `brokers` and `queues` are there with `totals`."""
-
-    start: Annotated[int, Meta(description="its first millisecond since 1970 UTC, or its first epoch")]
-    first_epoch: Annotated[int, Meta(description="the first epoch with a change of it; 0: nothing changed")]
-    last_epoch: int
-    changes: Annotated[dict[str, int], Meta(description="changed rows, by command")]
-    commands: Annotated[dict[str, int], Meta(description="admin commands that were not refused")]
-    refusals: Annotated[int, Meta(description="refused commands and registrations")]
-    expiries: Annotated[int, Meta(description="addresses of brokers that expired")]
-    topics: Annotated[int | None, Meta(description="topics at its end")] = None
-    brokers: Annotated[int | None, Meta(description="live addresses of brokers at its end")] = None
-    queues: Annotated[int | None, Meta(description="write queues at its end, whatever their perm")] = None
-
-
 class ActivityAnswer(Answer, frozen=True, kw_only=True):
     """Changes counted into points of equal width, in order. Points without a change are left out."""
 
@@ -429,34 +400,7 @@ class ActivityAnswer(Answer, frozen=True, kw_only=True):
     last: int
     by: Literal["time", "epoch"]
     width: Annotated[int, Meta(description="of a point, in milliseconds or epochs")]
-    points: list[ActivityPointAnswer]
-
-
-class LifeAnswer(Answer, frozen=True, kw_only=True):
-    """One time for which an address of a broker was alive."""
-
-    broker_name: str
-    cluster_name: str
-    broker_addr: str
-    broker_id: Annotated[int | None, Meta(description="as last registered; 0 is a master")] = None
-    from_: str = msgspec.field(name="from")
-    to: Annotated[str | None, Meta(description="absent: alive at the end of the window")] = None
-    from_epoch: int
-    to_epoch: int | None = None
-    begun_by: Annotated[str, Meta(description="command that began it")]
-    ended_by: str | None = None
-    silent_millis: Annotated[int | None, Meta(description="silence before it expired")] = None
-
-
-class WriteTurnAnswer(Answer, frozen=True, kw_only=True):
-    """A moment at which topics of a broker lost the write permission, or got it."""
-
-    broker_name: str
-    time: str
-    epoch: int
-    command: str
-    lost: Annotated[int, Meta(description="topics")]
-    gained: Annotated[int, Meta(description="topics")]
+    points: list[ActivityPoint]
 
 
 class LifelinesAnswer(Answer, frozen=True, kw_only=True):
@@ -465,8 +409,8 @@ class LifelinesAnswer(Answer, frozen=True, kw_only=True):
     epoch: Annotated[int, Meta(description="epoch that it is computed from; 0: nothing has happened yet")]
     from_: str = msgspec.field(name="from")
     to: str
-    lives: list[LifeAnswer]
-    write_turns: list[WriteTurnAnswer]
+    lives: list[Life]
+    write_turns: list[WriteTurn]
     left_out: Annotated[int, Meta(description="older lives for which an answer has no room; absent: none")] = 0
     write_turns_left_out: Annotated[int, Meta(description="older turns for which it has no room; absent: none")] = 0
 

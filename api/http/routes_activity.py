@@ -10,13 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from api.http.answers import (
-    ActivityAnswer,
-    ActivityPointAnswer,
-    LifeAnswer,
-    LifelinesAnswer,
-    WriteTurnAnswer,
-)
+from api.http.answers import ActivityAnswer, LifelinesAnswer
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch
@@ -89,7 +83,7 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
         last=found.last,
         by=query.by,
         width=found.width,
-        points=[ActivityPointAnswer(**msgspec.structs.asdict(point)) for point in found.points],
+        points=found.points,
     )
     return answer(request, _encode(body), ReadPosition.of(found.commit))
 
@@ -140,33 +134,8 @@ async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()]
         epoch=found.commit.epoch,
         from_=rfc3339(found.since),
         to=rfc3339(found.until),
-        lives=[
-            LifeAnswer(
-                broker_name=life.broker_name,
-                cluster_name=life.cluster_name,
-                broker_addr=life.broker_addr,
-                broker_id=found.ids.get((life.broker_name, life.broker_addr)),
-                from_=rfc3339(life.start),
-                to=None if life.end is None else rfc3339(life.end),
-                from_epoch=life.start_epoch,
-                to_epoch=life.end_epoch,
-                begun_by=life.begun_by,
-                ended_by=life.ended_by,
-                silent_millis=life.silent_ms,
-            )
-            for life in found.lives
-        ],
-        write_turns=[
-            WriteTurnAnswer(
-                broker_name=turn.broker_name,
-                time=rfc3339(turn.time),
-                epoch=turn.epoch,
-                command=turn.command,
-                lost=turn.lost,
-                gained=turn.gained,
-            )
-            for turn in found.turns
-        ],
+        lives=found.lives,
+        write_turns=found.turns,
         left_out=found.left_out,
         write_turns_left_out=found.turns_left_out,
     )

@@ -7,10 +7,11 @@ kept for a while (`lake.history.kept`).
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import duckdb
 import msgspec
+from msgspec import Meta
 
 from lake.delta import query
 from lake.history.as_of import NOW
@@ -58,32 +59,19 @@ class ActivityAsked(msgspec.Struct, frozen=True, kw_only=True):
     totals: bool = False
 
 
-class ActivityPoint(msgspec.Struct, kw_only=True):
-    """One point in which something happened.
+class ActivityPoint(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """A point in which something changed. `topics`, `brokers` and `queues` are there with `totals`."""
 
-    Attributes:
-        start: Its first millisecond since 1970 UTC, or its first epoch.
-        first_epoch: The first epoch with a change of it.
-        last_epoch: The last one.
-        changes: Changed rows, by command.
-        commands: Admin commands that were not refused, by command.
-        refusals: Refused commands and registrations.
-        expiries: Brokers' addresses that expired.
-        topics: Topics at its end; None where totals were not asked for, as the next two.
-        brokers: Live addresses of brokers at its end.
-        queues: Write queues of all topics on all broker groups at its end, whatever their perm.
-    """
-
-    start: int
-    first_epoch: int = 0
-    last_epoch: int = 0
-    changes: dict[str, int] = {}
-    commands: dict[str, int] = {}
-    refusals: int = 0
-    expiries: int = 0
-    topics: int | None = None
-    brokers: int | None = None
-    queues: int | None = None
+    start: Annotated[int, Meta(description="its first millisecond since 1970 UTC, or its first epoch")]
+    first_epoch: Annotated[int, Meta(description="the first epoch with a change of it; 0: nothing changed")]
+    last_epoch: int
+    changes: Annotated[dict[str, int], Meta(description="changed rows, by command")]
+    commands: Annotated[dict[str, int], Meta(description="admin commands that were not refused")]
+    refusals: Annotated[int, Meta(description="refused commands and registrations")]
+    expiries: Annotated[int, Meta(description="addresses of brokers that expired")]
+    topics: Annotated[int | None, Meta(description="topics at its end")] = None
+    brokers: Annotated[int | None, Meta(description="live addresses of brokers at its end")] = None
+    queues: Annotated[int | None, Meta(description="write queues at its end, whatever their perm")] = None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +202,9 @@ def _epoch_axis(history: History, asked: ActivityAsked, _: duckdb.DuckDBPyConnec
 def _point(points: dict[int, ActivityPoint], start: int) -> ActivityPoint:
     found = points.get(start)
     if found is None:
-        found = points[start] = ActivityPoint(start=start, changes={}, commands={})
+        found = points[start] = ActivityPoint(
+            start=start, first_epoch=0, last_epoch=0, changes={}, commands={}, refusals=0, expiries=0
+        )
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from deltalake import DeltaTable
@@ -35,11 +35,11 @@ _ORDER: Final = '"epoch", "eventTime", "offset", "seq"'
 _BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("key", "before", "after"))
 
 
-class Difference(msgspec.Struct, frozen=True, rename="camel"):
-    """A row that differs; ``op`` is i, u or d."""
+class Difference(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A row that two cuts show differently: `i` only the later one has it, `d` only the earlier one, `u` both."""
 
     table_name: str
-    op: str
+    op: Literal["i", "u", "d"]
     key: dict[str, Any]
     before: dict[str, Any] | None
     after: dict[str, Any] | None
@@ -128,7 +128,7 @@ class _Row(NamedTuple):
         before, after = (self._values(text) for text in (self.before, self.after))
         if before == after:
             return None
-        op = "i" if before is None else "d" if after is None else "u"
+        op: Literal["i", "u", "d"] = "i" if before is None else "d" if after is None else "u"
         return Difference(self.table_name, op, msgspec.json.decode(self.key), before, after)
 
     def _values(self, text: str | None) -> dict[str, Any] | None:

@@ -8,13 +8,14 @@ query itself cuts the rows. An answer is kept as that of `lake.history.activity`
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import duckdb
 import msgspec
+from msgspec import Meta
 
 from lake.delta import query
-from lake.history.as_of import NOW
+from lake.history.as_of import NOW, rfc3339
 from lake.history.history import History
 from lake.history.kept import ask_or_kept
 from lake.history.report import reading_views, window
@@ -33,48 +34,31 @@ TURN_BYTES: Final = 400
 """Likewise a turn."""
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True):
-    """One time for which an address was alive.
-
-    Attributes:
-        start: Event time of its registration.
-        end: When it went; None: not up to the end of the window. An expiry counts from its deadline.
-        start_epoch: Epoch that made the start visible.
-        end_epoch: Epoch that made the end visible.
-        begun_by: Command that began it.
-        ended_by: Command that ended it.
-        silent_ms: How long it had been silent when it expired; None where it did not expire.
-    """
+class Life(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """One time for which an address of a broker was alive."""
 
     broker_name: str
     cluster_name: str
     broker_addr: str
-    start: datetime
-    end: datetime | None
-    start_epoch: int
-    end_epoch: int | None
-    begun_by: str
-    ended_by: str | None
-    silent_ms: int | None
+    broker_id: Annotated[int | None, Meta(description="as last registered; 0 is a master")] = None
+    from_: str = msgspec.field(name="from")
+    to: Annotated[str | None, Meta(description="absent: alive at the end of the window")] = None
+    from_epoch: int
+    to_epoch: int | None = None
+    begun_by: Annotated[str, Meta(description="command that began it")]
+    ended_by: str | None = None
+    silent_millis: Annotated[int | None, Meta(description="silence before it expired")] = None
 
 
-class WriteTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment at which a broker's topics lost the write permission, or got it back.
-
-    Attributes:
-        time: Event time.
-        epoch: Epoch that made it visible.
-        command: What did it.
-        lost: Topics that lost it.
-        gained: Topics that got it.
-    """
+class WriteTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A point in time at which topics of a broker lost the write permission, or got it."""
 
     broker_name: str
-    time: datetime
+    time: str
     epoch: int
     command: str
-    lost: int
-    gained: int
+    lost: Annotated[int, Meta(description="topics")]
+    gained: Annotated[int, Meta(description="topics")]
 
 
 class Lifelines(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +70,6 @@ class Lifelines(msgspec.Struct, frozen=True, kw_only=True):
         until: Event time up to which.
         lives: Those that reach into the window, by broker, address and time.
         turns: Those in the window, and the last one before it of each broker, by broker and time.
-        ids: brokerId by (broker, address) of the lives, as last registered. 0 is a master.
         left_out: Lives that the answer has no room for.
         turns_left_out: Turns that it has no room for.
     """
@@ -96,7 +79,6 @@ class Lifelines(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime
     lives: list[Life]
     turns: list[WriteTurn]
-    ids: dict[tuple[str, str], int]
     left_out: int = 0
     turns_left_out: int = 0
 
@@ -120,7 +102,7 @@ def lifelines(history: History, from_: str | None, to: str | None, *, is_fresh: 
         RoutelakeError: As `History.resolve`.
     """
     if history.is_empty():
-        return Lifelines(commit=NO_COMMIT, since=UNIX_EPOCH, until=UNIX_EPOCH, lives=[], turns=[], ids={})
+        return Lifelines(commit=NO_COMMIT, since=UNIX_EPOCH, until=UNIX_EPOCH, lives=[], turns=[])
     newest = history.resolve(NOW).commit
     return ask_or_kept(
         history.lifelines,
@@ -141,19 +123,44 @@ def _read(history: History, from_: str | None, to: str | None, newest: RouteComm
     with reading_views(history, newest.epoch, BadRequestError(what, field="from", value=from_)) as views:
         rows = _lives(views, since, until)
         turns, number_of_turns = _turns(views, since, until)
-    fields = Life.__struct_fields__
-    lives = [Life(**dict(zip(fields, row, strict=False))) for row in rows]
+    lives = [
+        Life(
+            broker_name=broker,
+            cluster_name=cluster,
+            broker_addr=address,
+            broker_id=None if number is None else int(number),
+            from_=rfc3339(start),
+            to=None if end is None else rfc3339(end),
+            from_epoch=from_epoch,
+            to_epoch=to_epoch,
+            begun_by=begun_by,
+            ended_by=ended_by,
+            silent_millis=silent_ms,
+        )
+        for (
+            broker,
+            cluster,
+            address,
+            start,
+            end,
+            from_epoch,
+            to_epoch,
+            begun_by,
+            ended_by,
+            silent_ms,
+            number,
+            _,
+        ) in rows
+    ]
     number_of_lives = rows[0][-1] if rows else 0
-    ids = {(row[0], row[2]): int(row[-2]) for row in rows if row[-2] is not None}
-    if lives and since == UNIX_EPOCH:
-        since = min(life.start for life in lives)
+    if rows and since == UNIX_EPOCH:
+        since = min(row[3] for row in rows)
     return Lifelines(
         commit=newest,
         since=since,
         until=until,
-        lives=sorted(lives, key=lambda life: (life.broker_name, life.broker_addr, life.start)),
+        lives=sorted(lives, key=lambda life: (life.broker_name, life.broker_addr, life.from_)),
         turns=turns,
-        ids=ids,
         left_out=number_of_lives - len(lives),
         turns_left_out=number_of_turns - len(turns),
     )
@@ -233,6 +240,9 @@ SELECT brokerName, eventTime, epoch, command, CAST(sum(number * ({_LOST})::INT) 
   FROM counted GROUP BY brokerName, eventTime, epoch, command HAVING lost > 0 OR gained > 0)
  ORDER BY eventTime DESC, epoch DESC, brokerName LIMIT {MAX_TURNS}"""  # noqa: S608 (our own text)
     ).fetchall()
-    turns = [WriteTurn(**dict(zip(WriteTurn.__struct_fields__, row, strict=False))) for row in rows]
+    turns = [
+        WriteTurn(broker_name=broker, time=rfc3339(time), epoch=epoch, command=command, lost=lost, gained=gained)
+        for broker, time, epoch, command, lost, gained, _ in rows
+    ]
     ordered = sorted(turns, key=lambda turn: (turn.broker_name, turn.time, turn.epoch))
     return ordered, rows[0][-1] if rows else 0

@@ -24,8 +24,8 @@ _COLUMNS = ("epoch", "offset", "eventTime", "command", "actor", "tableName", "br
 _ORDER = query.names(("epoch", "eventTime", "offset", "seq"))
 
 
-class Cause(msgspec.Struct, frozen=True, rename="camel"):
-    """Cause of a change. ``offset`` is the log offset; for an expiry, that of the broker's last heartbeat."""
+class Cause(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Cause of a change. `offset` is the log offset; of an expiry, that of its broker's last heartbeat."""
 
     command: str
     actor: dict[str, Any] | None
