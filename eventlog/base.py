@@ -144,20 +144,35 @@ def check_end(end: LogEnd, folded_offset: int) -> None:
 
 
 class LogReader(Protocol):
-    """Read access to a log; see `EventLog`."""
+    """Read access to a log. Made by `open_reader`."""
 
     def read(
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
     ) -> list[LogRecord]:
-        """See `EventLog.read`."""
+        """Records from ``start_offset`` on, in order, as many as both bounds allow; at least one if there is one.
+
+        Does not wait for records to come. Below the oldest record it begins with that one.
+
+        Args:
+            start_offset: the first record's offset is this or higher.
+            max_records: 1 or more.
+            max_bytes: bound on the sum of payload sizes; one larger record comes alone.
+
+        Raises:
+            UnavailableError: the log cannot be reached.
+        """
         ...
 
     def kept_from(self, offset: int) -> int:
-        """See `EventLog.kept_from`."""
+        """The first offset, this one or higher, from which on nothing was deleted at the log's old end.
+
+        Raises:
+            UnavailableError: the log cannot be reached.
+        """
         ...
 
     def close(self) -> None:
-        """Release everything."""
+        """Release everything. A second call does nothing; other calls then raise UnavailableError."""
         ...
 
 
@@ -171,7 +186,7 @@ def lacks(log: LogReader, start_offset: int, records: Sequence[LogRecord]) -> bo
     return is_gap and log.kept_from(start_offset) > start_offset
 
 
-class EventLog(Protocol):
+class EventLog(LogReader, Protocol):
     """A durable, totally ordered log. Made by `open_log`."""
 
     @property
@@ -213,31 +228,6 @@ class EventLog(Protocol):
         """
         ...
 
-    def read(
-        self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
-    ) -> list[LogRecord]:
-        """Records from ``start_offset`` on, in order, as many as both bounds allow; at least one if there is one.
-
-        Does not wait for records to come. Below the oldest record it begins with that one.
-
-        Args:
-            start_offset: the first record's offset is this or higher.
-            max_records: 1 or more.
-            max_bytes: bound on the sum of payload sizes; one larger record comes alone.
-
-        Raises:
-            UnavailableError: the log cannot be reached.
-        """
-        ...
-
-    def kept_from(self, offset: int) -> int:
-        """The first offset, this one or higher, from which on nothing was deleted at the log's old end.
-
-        Raises:
-            UnavailableError: the log cannot be reached.
-        """
-        ...
-
     def end(self) -> LogEnd:
         """The offset after the last record, and the last record's event time.
 
@@ -257,10 +247,6 @@ class EventLog(Protocol):
         Raises:
             UnavailableError: the log cannot be reached.
         """
-        ...
-
-    def close(self) -> None:
-        """Release everything. A second call does nothing; other calls then raise UnavailableError."""
         ...
 
 

@@ -182,6 +182,3 @@ def _producer(place: KafkaPlace) -> Iterator[KafkaProducer]:
         yield producer
     finally:
         close_producer(producer)
-
-
-__all__ = ["SUFFIX", "TOPIC_CONFIG", "Announcements", "Announcer", "Listener"]

@@ -270,6 +270,3 @@ def _has_size(file: Path, size_bytes: int) -> bool:
         return file.stat().st_size == size_bytes
     except FileNotFoundError:
         return False
-
-
-__all__ = ["TABLES", "LocalReplica"]

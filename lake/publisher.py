@@ -423,6 +423,3 @@ class Publisher:
         for name in (FOLD_STATUS_FILE, FOLD_FAILURE_FILE):
             with suppress(FileNotFoundError):
                 self._replace(name, (self.copy.folder / name).read_bytes())
-
-
-__all__ = ["FENCE", "Commit", "FencedError", "Folder", "Publisher", "publish"]

@@ -97,6 +97,3 @@ def _files(table: Path) -> Iterator[Path]:
         for name in names:
             if name.endswith((".parquet", ".json")) or name == LAST_CHECKPOINT.rpartition("/")[2]:
                 yield Path(folder, name)
-
-
-__all__ = ["get", "put"]

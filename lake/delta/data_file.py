@@ -208,6 +208,3 @@ def _at_least(value: object) -> object:
 def _after(letter: str) -> str:
     """The next code point that a text may have."""
     return "\ue000" if letter == "\ud7ff" else chr(ord(letter) + 1)
-
-
-__all__ = ["DataFile", "DataFileWriter", "Partition", "statistics", "write_data_file"]

@@ -325,9 +325,6 @@ def rebuild(lake_dir: Path, say: Callable[[int, int], None]) -> int:
     return commit.epoch
 
 
-__all__ = ["IntervalKeeper", "rebuild"]
-
-
 class BackgroundStep:
     """Steps of a keeper on a thread of their own, one at a time, so that no epoch waits for one.
 

@@ -144,6 +144,3 @@ def _starts(rows: pa.Table) -> list[int]:
         other = pc.or_(pc.fill_null(pc.not_equal(before, here), False), pc.xor(pc.is_null(before), pc.is_null(here)))
         differs = other if differs is None else pc.or_(differs, other)
     return [0, *(place + 1 for place in pc.indices_nonzero(differs).to_pylist())]
-
-
-__all__ = ["HEAD", "REST", "Block", "EpochDigest", "blocks", "field", "field_lines", "in_blocks"]

@@ -168,6 +168,3 @@ def _checkpoint(table: Path, synced: int) -> int:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise UnreadableError(f"{path} cannot be read: {one_line(error)}") from error
     return last.version
-
-
-__all__ = ["SYNCED_FILE", "Synced", "Whole", "read_synced", "sync_lake", "unsynced_damage", "whole_up_to"]

@@ -114,6 +114,3 @@ def _keys(entries: Sequence[Entry], columns: pa.Table, *, plain: bool) -> pa.Chu
     names = [_json.encode(entry.broker_name).decode() for entry in entries]
     before = each(columns, _STRING, [f'{{"brokerName":{name},"topic":{quote}' for name in names])
     return pc.binary_join_element_wise(before, topics, quote + "}", "")
-
-
-__all__ = ["COLUMNS", "HISTORY_SCHEMA", "NO_ROW", "Entry", "each", "entry_columns", "history_rows"]

@@ -132,6 +132,3 @@ def _from(place: tuple[int, int]) -> pc.Expression:
 def _to(place: tuple[int, int]) -> pc.Expression:
     epoch, offset = pc.field("epoch"), pc.field("offset")
     return (epoch <= place[0]) & ((epoch < place[0]) | (offset <= place[1]))
-
-
-__all__ = ["WINDOW_ROWS", "ChangeWindows", "Window"]

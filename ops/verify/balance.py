@@ -169,6 +169,3 @@ def _group(key: str) -> int:
 
 def _digest(key: str, values: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{len(key)}:{key}{values}".encode(), digest_size=16).digest())
-
-
-__all__ = ["Balance"]

@@ -179,6 +179,3 @@ def _columns(names: Sequence[str], row: Row, other: Row) -> Iterator[tuple[str, 
     for name, found, wanted in zip(names, row, other, strict=True):
         if found != wanted:
             yield name, found, wanted
-
-
-__all__ = ["Causes"]

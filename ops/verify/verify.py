@@ -81,6 +81,3 @@ def _not_readable(lake_dir: Path, last: RouteCommit) -> str:
         except (DamagedTableError, DeltaError, OSError, KeyError) as error:
             return f"{table.name}: {one_line(error)}"
     return ""
-
-
-__all__ = ["verify"]

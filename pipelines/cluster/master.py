@@ -180,18 +180,6 @@ def shards_for(cores: int, offered: list[int]) -> int:
     return min((number for number in sorted(offered) if number >= 2 * cores), default=max(offered))
 
 
-__all__ = [
-    "LOCAL",
-    "MASTER_FORMS",
-    "Address",
-    "Cluster",
-    "master_addresses",
-    "read_cluster",
-    "shards_for",
-    "spark_options",
-]
-
-
 def own_address(cluster: Cluster) -> str:
     """This machine's address as a master sees it, by which executors reach the driver.
 
