@@ -34,7 +34,7 @@ import structlog
 from eventlog.base import NO_LIMITS, Appended, Entry, EventLog, LateError, Limits, LogEnd
 from eventlog.group_commit import STOPPING
 from eventlog.open import open_log
-from eventlog.stamps import MAX_LEAP_MS, Stamps, SteadyClock, steady_s
+from eventlog.stamps import MAX_LEAP_MS, Stamps, steady_s
 from eventlog.urls import is_kafka
 from runtime.children import SERVED, end_with_parent, spawn
 from runtime.logs import configure
@@ -72,20 +72,18 @@ class ResumingLog:
         event_log: the log.
         gateway_id: names the gateway in the events written here.
         gap_s: silence after which a RESUME event is due.
-        steady: as `Stamps` has it.
     """
 
-    def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float, steady: SteadyClock = steady_s) -> None:
+    def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float) -> None:
         self._log = event_log
         resume = Resume(actor=Actor(gateway=gateway_id, via="routelake"))
         self._resume: Entry = routing_key(resume), encode(resume)
         self._gap_s = gap_s
-        self._steady = steady
         self._last: Last | None = None
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """`EventLog.append`, behind a RESUME event where one is due: then the result has one more, in front."""
-        began_s = self._steady()
+        began_s = steady_s()
         written = None
         if self._last is not None and began_s - self._last.began_s <= self._gap_s:
             # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.

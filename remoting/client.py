@@ -19,7 +19,7 @@ from typing import Final, cast
 import msgspec
 
 from remoting.codec.connection import RemotingConnection
-from remoting.codec.frame import DEFAULT_FRAME_LIMIT_BYTES, FLAG_ONEWAY, RemotingCommand, encode_frame
+from remoting.codec.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from remoting.errors import (
     AnswerError,
     AnswerTimeoutError,
@@ -56,8 +56,6 @@ class RemotingClient:
         self,
         *,
         on_request: OnRequest | None = None,
-        language: LanguageCode = LanguageCode.PYTHON,
-        frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES,
         sign: Sign | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -65,16 +63,12 @@ class RemotingClient:
 
         Args:
             on_request: Handles a peer's request, on the event loop. None leaves requests unanswered.
-            language: Language code that this client sends in each request.
-            frame_limit_bytes: Largest frame to take.
             sign: Signs each request; None: requests are not signed.
             tls: Encrypts every connection; None: plain.
         """
         self._sign = sign
         self._tls = tls
         self._on_request = on_request
-        self._language = language
-        self._frame_limit_bytes = frame_limit_bytes
         self._links: dict[str, asyncio.Task[_Link]] = {}
 
     async def __aenter__(self) -> RemotingClient:
@@ -167,7 +161,7 @@ class RemotingClient:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, link = await loop.create_connection(
-                    lambda: _Link(address, self._language, self._on_request, self._frame_limit_bytes),
+                    lambda: _Link(address, self._on_request),
                     host,
                     port,
                     ssl=self._tls,
@@ -213,14 +207,11 @@ async def _close(task: asyncio.Task[_Link]) -> None:
 class _Link(asyncio.Protocol):
     """One connection and the requests that wait for an answer on it."""
 
-    def __init__(
-        self, address: str, language: LanguageCode, on_request: OnRequest | None, frame_limit_bytes: int
-    ) -> None:
+    def __init__(self, address: str, on_request: OnRequest | None) -> None:
         self.closed = asyncio.Event()
         self._address = address
-        self._language = language
         self._on_request = on_request
-        self._incoming = RemotingConnection(frame_limit_bytes, keep_responses=True)
+        self._incoming = RemotingConnection(keep_responses=True)
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
         self._transport: asyncio.Transport | None = None
@@ -244,7 +235,7 @@ class _Link(asyncio.Protocol):
             raise ConnectionLostError(self._address, self._end)
         self._opaque = self._opaque % MAX_INT + 1
         self._transport.write(
-            encode_frame(msgspec.structs.replace(request, opaque=self._opaque, language=self._language))
+            encode_frame(msgspec.structs.replace(request, opaque=self._opaque, language=LanguageCode.PYTHON))
         )
         return self._opaque
 

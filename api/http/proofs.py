@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from starlette.types import Scope
@@ -36,15 +36,13 @@ _NOT_REFUSED: Final = frozenset({408, 429})
 class Proofs:
     """Proofs of one gateway's senders. Lives on its event loop."""
 
-    def __init__(self, quotas: GatewayQuotas, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, quotas: GatewayQuotas) -> None:
         """Nothing has been refused.
 
         Args:
             quotas: Have the limit.
-            clock: Seconds; never goes back.
         """
         self._quotas = quotas
-        self._clock = clock
         self._proven: BoundedCache[tuple[str, bytes], float] = BoundedCache(_MOST_BYTES)
 
     def check(self, scope: Scope) -> None:
@@ -78,13 +76,13 @@ class Proofs:
         elif scope.get(PROVEN):
             digest = _digest(scope["headers"])
             if digest is not None:
-                self._proven.put((address, digest), self._clock(), _ENTRY_BYTES)
+                self._proven.put((address, digest), time.monotonic(), _ENTRY_BYTES)
 
     def was_proven(self, scope: Scope) -> bool:
         """Return whether the Authorization header of a request was accepted from its address lately."""
         digest = _digest(scope["headers"])
         then_s = None if digest is None else self._proven.get((address_of(scope["client"][0]), digest))
-        return then_s is not None and self._clock() - then_s < _HOLDS_S
+        return then_s is not None and time.monotonic() - then_s < _HOLDS_S
 
 
 def _is_proof(scope: Scope) -> bool:

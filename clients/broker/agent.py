@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -120,7 +120,6 @@ class BrokerAgent:
         credentials: Credentials | None = None,
         tls: ClientTls | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """Touches nothing yet.
 
@@ -133,7 +132,6 @@ class BrokerAgent:
             tls: Encrypts; None: what is not ``https://`` is plain. With a certificate the listening socket takes TLS,
                 too.
             lock_timeout_s: See LOCK_TIMEOUT_S.
-            clock: Seconds since the epoch, for versions.
 
         Raises:
             SetupError: The configuration or an address is impossible.
@@ -141,7 +139,6 @@ class BrokerAgent:
         self.config = check(config)
         self.min_broker_id: int | None = None
         self.started_ms = 0
-        self._clock = clock
         self.broker_topics = BrokerTopics(config, self._now_ms, self._register_changed, lock_timeout_s)
         self.topics = self.broker_topics.topics
         context = None if tls is None else tls.context()
@@ -255,7 +252,7 @@ class BrokerAgent:
         return None
 
     def _now_ms(self) -> int:
-        return round(self._clock() * 1000)
+        return round(time.time() * 1000)
 
 
 def _name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:

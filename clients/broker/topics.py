@@ -169,7 +169,6 @@ class TopicConfigManager:
         queue_nums: int,
         now_ms: int,
         *,
-        perm: int = READ_WRITE,
         is_order: bool = False,
         topic_sys_flag: int = 0,
     ) -> Creation:
@@ -179,7 +178,7 @@ class TopicConfigManager:
         """
         found = self.table.get(topic)
         if found is None:
-            config = _topic(topic, queue_nums, perm)
+            config = _topic(topic, queue_nums)
             return self._put_new(msgspec.structs.replace(config, order=is_order, topic_sys_flag=topic_sys_flag), now_ms)
         if found.order == is_order:
             return Creation(found)

@@ -276,10 +276,10 @@ class SqliteReader:
         SetupError: there is no log at ``path``, or it went elsewhere.
     """
 
-    def __init__(self, path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         with sqlite_errors(path, "read", at_start=True):
-            self._reader = connect_reader(path, busy_timeout_s)
+            self._reader = connect_reader(path)
             try:
                 refuse_moved(self._reader, path)
             except BaseException:

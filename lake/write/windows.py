@@ -36,7 +36,6 @@ class ChangeWindows:
 
     Args:
         lake_dir: directory of the lake.
-        version: of routeChangeTable; the newest if None.
         first: the first epoch.
         last: the last epoch; all that come if None.
         whole_epochs: whether an epoch must not be parted.
@@ -49,7 +48,6 @@ class ChangeWindows:
     def __init__(
         self,
         lake_dir: str,
-        version: int | None = None,
         *,
         first: int | None = None,
         last: int | None = None,
@@ -57,7 +55,7 @@ class ChangeWindows:
         rows: int = WINDOW_ROWS,
     ) -> None:
         self._lake_dir = lake_dir
-        files = active(table_uri(lake_dir, ROUTE_CHANGE_TABLE), version).files
+        files = active(table_uri(lake_dir, ROUTE_CHANGE_TABLE)).files
         self._files = [file for file in files if _may_hold(file, first, last)]
         self._windows = list(self._plan(first, last, whole_epochs, rows))
 

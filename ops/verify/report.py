@@ -74,7 +74,11 @@ class Progress:
             self._say(f"{what}: {done:,} of {of:,}")
 
 
-def shortened(value: object, most: int = 120) -> str:
+_SHOWN: Final = 120
+"""Characters of a value in a sentence."""
+
+
+def shortened(value: object) -> str:
     """A value in a sentence."""
     text = "null" if value is None else str(value)
-    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

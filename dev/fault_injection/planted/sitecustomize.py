@@ -158,7 +158,7 @@ def _no_resume(module: Any) -> None:
 
     def at_once(self: Any, entries: Any) -> Any:
         if self._last is not None:
-            self._last = module.Last(self._steady(), 2**62)
+            self._last = module.Last(module.steady_s(), 2**62)
         return append(self, entries)
 
     module.ResumingLog.append = at_once
