@@ -81,7 +81,7 @@ class GatewayParts:
         self.answers = answers_of(self.gateway)
         self.registrations = Registrations(self.gateway, self.metrics)
         if self.access.is_on:
-            self.access.follow(RefusalAudit(settings.gateway_id, self.gateway.append).tell)
+            self.access.follow(RefusalAudit(settings.gateway_id, self.gateway.append).record)
         access = RemotingAccess(self.gateway)
         self.handler = NameServerHandler(
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access

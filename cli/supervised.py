@@ -48,15 +48,18 @@ def child(kind: str, data: DataOptions, options: Options, name: str = "") -> Chi
 def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], data: DataOptions) -> list[Child]:
     """The gateway processes; several share their ports, each under an id of its own."""
     http, remoting = map(str, listen)
-    told = replace(options, http=http, remoting=remoting, gateway_id=options.id(listen), workers=1)
+    worker_options = replace(options, http=http, remoting=remoting, gateway_id=options.id(listen), workers=1)
     if options.workers == 1:
-        return [child("gateway", data, told)]
+        return [child("gateway", data, worker_options)]
     sockets = Path(tempfile.mkdtemp(prefix="routelake-"))  # for this user alone; a short path, unix(7)
     atexit.register(shutil.rmtree, sockets, ignore_errors=True)
 
     def worker(number: int) -> Child:
         own = replace(
-            told, gateway_id=f"{told.gateway_id}/{number}", reuse_port=True, worker_socket=sockets / str(number)
+            worker_options,
+            gateway_id=f"{worker_options.gateway_id}/{number}",
+            reuse_port=True,
+            worker_socket=sockets / str(number),
         )
         return child("gateway", data, own, f"gateway-{number}")
 

@@ -113,14 +113,14 @@ class Announcer(_Thread):
     def _work(self) -> None:
         _ensure_topic(self.place)
         with _producer(self.place) as producer:
-            told = -1
+            announced = -1
             while self._news.wait():
                 self._news.clear()
-                if (version := self._version) != told:
+                if (version := self._version) != announced:
                     sent = producer.send(self.place.topic, value=b"%d" % version, partition=0)
                     sent.get(timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
-                    told = version
-                if self.ended.is_set() and self._version == told:
+                    announced = version
+                if self.ended.is_set() and self._version == announced:
                     return
 
 

@@ -236,6 +236,6 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
     return sorted(found, key=lambda commit: commit.epoch)
 
 
-def to_ms(moment: datetime) -> int:
+def to_ms(time: datetime) -> int:
     """A timestamp column's value in milliseconds since 1970."""
-    return round(moment.timestamp() * 1000)
+    return round(time.timestamp() * 1000)

@@ -109,9 +109,9 @@ NO_COMMIT: Final = RouteCommit(0, -1, -1, UNIX_EPOCH, UNIX_EPOCH, UNIX_EPOCH)
 """Before the first epoch: nothing of the log is in, not even offset 0."""
 
 
-def to_us(moment: datetime) -> int:
+def to_us(time: datetime) -> int:
     """An aware time in microseconds since 1970, exactly."""
-    return (moment - UNIX_EPOCH) // timedelta(microseconds=1)
+    return (time - UNIX_EPOCH) // timedelta(microseconds=1)
 
 
 def from_us(time_us: int) -> datetime:

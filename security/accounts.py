@@ -142,7 +142,7 @@ GLOBAL_USER: Final = "globalWhiteRemoteAddresses"
 
 
 class Accounts:
-    """All accounts of a moment. Never changes."""
+    """All accounts at one time. Never changes."""
 
     def __init__(
         self, accounts: Iterable[Account] = (), white: Iterable[Matches] = (), white_role: Role = Role.BROKER

@@ -248,10 +248,10 @@ def _time_s(text: str, where: str) -> float | None:
     if not text:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise FileError(f"{where}: tokenExpires is no time, such as 2027-06-30T00:00:00Z") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _table(value: Value, known: Iterable[str], what: str) -> dict[str, Value]:

@@ -20,12 +20,12 @@ _MOST_KINDS: Final = 200
 
 
 class _Kind(Generic[T]):
-    __slots__ = ("count", "last", "told_s")
+    __slots__ = ("count", "last", "reported_s")
 
-    def __init__(self, told_s: float, last: T) -> None:
-        self.told_s = told_s
+    def __init__(self, reported_s: float, last: T) -> None:
+        self.reported_s = reported_s
         self.count = 0
-        """Since it was told."""
+        """Since it was reported."""
         self.last = last
 
 
@@ -82,7 +82,7 @@ class Notices(Generic[T]):
                 count = self._told(share, known, now_s) if known.count else 0
                 if count:
                     found.append((known.last, count))
-                elif not known.count and now_s - known.told_s >= INTERVAL_S:
+                elif not known.count and now_s - known.reported_s >= INTERVAL_S:
                     del share.kinds[kind]
         return found
 
@@ -94,7 +94,7 @@ class Notices(Generic[T]):
         return found
 
     def _told(self, share: _Share[T], known: _Kind[T], now_s: float) -> int:
-        if now_s - known.told_s < INTERVAL_S:
+        if now_s - known.reported_s < INTERVAL_S:
             return 0
         rate = MOST_PER_S / sum(now_s - other.at_s < INTERVAL_S or other is share for other in self._shares.values())
         share.allowance = min(MOST_PER_S, share.allowance + (now_s - share.at_s) * rate)
@@ -102,5 +102,5 @@ class Notices(Generic[T]):
         if share.allowance < 1:
             return 0
         share.allowance -= 1
-        count, known.count, known.told_s = known.count, 0, now_s
+        count, known.count, known.reported_s = known.count, 0, now_s
         return count

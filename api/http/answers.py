@@ -261,7 +261,7 @@ class ChangesAnswer(Answer, frozen=True, kw_only=True):
 
 
 class PointInTime(Answer, frozen=True, kw_only=True):
-    """One moment of all tables. For a time within an epoch: the epoch before, and the last change until then."""
+    """One point in time of all tables. For a time within an epoch: the epoch before, and the last change until then."""
 
     epoch: int
     event_time: str
@@ -351,7 +351,7 @@ class BlameField(Answer, frozen=True, kw_only=True):
 
 
 class BlameAnswer(Answer, frozen=True, kw_only=True):
-    """The fields of a topic's route at a moment."""
+    """The fields of a topic's route at a point in time."""
 
     as_of: PointInTime
     fields: list[BlameField]

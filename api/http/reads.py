@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 MAX_WAIT_MS: Final = 30_000
 DEFAULT_WAIT_MS: Final = 5_000
-MOMENT: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
+POINT_IN_TIME: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
 """Form of a parameter for a point in time, in its description."""
 MAX_LONG_POLL_S: Final = 300.0
 
@@ -108,9 +108,11 @@ class WindowQuery(ReadQuery):
     """Parameters of a read of a window of event time."""
 
     from_: str | None = Field(
-        None, alias="from", description=f"Only what happened after this moment: {MOMENT}. Absent: from the beginning."
+        None,
+        alias="from",
+        description=f"Only what happened after this point in time: {POINT_IN_TIME}. Absent: from the beginning.",
     )
-    to: str | None = Field(None, description=f"Up to and including this moment: {MOMENT} (the default).")
+    to: str | None = Field(None, description=f"Up to and including this point in time: {POINT_IN_TIME} (the default).")
 
     @property
     def is_fresh(self) -> bool:
@@ -130,7 +132,7 @@ class PastQuery(ViewQuery):
 
     @property
     def past(self) -> str | None:
-        """The moment that is asked for; None for today."""
+        """The point in time that is asked for; None for today."""
         return None if self.as_of == NOW else self.as_of
 
     def view(self) -> Reads | None:
@@ -257,8 +259,8 @@ async def ask_past(
     """
 
     def ask(history: History) -> tuple[T, ReadPosition]:
-        moment = history.resolve(as_of)
-        return read(history, moment), ReadPosition.of(moment.commit)
+        point = history.resolve(as_of)
+        return read(history, point), ReadPosition.of(point.commit)
 
     return await read_history(request, context, "past", ask)
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
 from api.http.openapi import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.parameters import Format, IfNoneMatch, TopicPath, wanted_format
-from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
+from api.http.reads import POINT_IN_TIME, ReadQuery, answer, ask_history, next_link, number, visible
 from lake.history.as_of import rfc3339
 from lake.history.change_json import (
     CHANGE_COLUMNS,
@@ -36,14 +36,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class TopicChangesQuery(ReadQuery):
-    """Parameters of a topic's changes: two moments, and which page."""
+    """Parameters of a topic's changes: two points in time, and which page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
     from_: str | None = Field(
-        None, alias="from", description=f"Only what came after this moment: {MOMENT}. Absent: from the beginning."
+        None,
+        alias="from",
+        description=f"Only what came after this point in time: {POINT_IN_TIME}. Absent: from the beginning.",
     )
-    to: str | None = Field(None, description=f"Up to and including what shows at this moment: {MOMENT} (the default).")
+    to: str | None = Field(
+        None, description=f"Up to and including what shows at this point in time: {POINT_IN_TIME} (the default)."
+    )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
     cursor: Annotated[str, Field(max_length=4096)] | None = Field(
         None, description="`nextCursor` of the page before this one."
@@ -51,7 +55,7 @@ class TopicChangesQuery(ReadQuery):
 
 
 class AllChangesQuery(TopicChangesQuery):
-    """Parameters of all changes: two moments, which rows, by whom, and which page."""
+    """Parameters of all changes: two points in time, which rows, by whom, and which page."""
 
     topic: str | None = Field(None, description="Only rows of this topic, and commands that name it.")
     broker_name: str | None = Field(None, alias="brokerName", description="Only of this broker group.")
@@ -86,7 +90,7 @@ class AllChangesQuery(TopicChangesQuery):
 class DiffQuery(AllChangesQuery):
     """Parameters of a comparison."""
 
-    from_: str = Field(alias="from", description=f"The earlier moment: {MOMENT}.")
+    from_: str = Field(alias="from", description=f"The earlier point in time: {POINT_IN_TIME}.")
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(MAX_LIMIT, description="Differences on a page.")
 
 

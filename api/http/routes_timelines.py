@@ -15,7 +15,7 @@ from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAns
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
-from api.http.reads import MOMENT, MissingQuery, ReadQuery, answer, ask_history, number
+from api.http.reads import POINT_IN_TIME, MissingQuery, ReadQuery, answer, ask_history, number
 from lake.history.as_of import NOW
 from lake.history.change_json import cut_members, field_members, interval_members
 from lake.history.history import MAX_LIMIT
@@ -48,11 +48,11 @@ class TimelineQuery(ReadQuery, MissingQuery):
     from_: str | None = Field(
         None,
         alias="from",
-        description=f"Only intervals that hold then or later: {MOMENT}. Absent: from the beginning.",
+        description=f"Only intervals that hold then or later: {POINT_IN_TIME}. Absent: from the beginning.",
     )
     to: str | None = Field(
         None,
-        description=f"Only intervals that began by then, and what had not ended by then has no end: {MOMENT}. "
+        description=f"Only intervals that began by then, and what had not ended by then has no end: {POINT_IN_TIME}. "
         "Absent: now.",
     )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(
@@ -72,7 +72,7 @@ class BlameQuery(ReadQuery, MissingQuery):
 
     as_of: str = Field(
         NOW,
-        description=f"The moment: {MOMENT}.",
+        description=f"The point in time: {POINT_IN_TIME}.",
     )
 
 
@@ -178,9 +178,9 @@ async def get_topic_blame(
         request, query, "blame", lambda history: topic_blame(history, topic, query.as_of)
     )
     if not found.fields and not query.is_empty_fine:
-        cut = found.moment.commit
+        cut = found.point.commit
         raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
-    body = {"asOf": cut_members(found.moment), "fields": list(map(field_members, found.fields))}
+    body = {"asOf": cut_members(found.point), "fields": list(map(field_members, found.fields))}
     return answer(request, _encode(body), position)
 
 
@@ -199,7 +199,7 @@ async def _timeline(
     )
     is_nothing = not found.intervals and found.next_cursor is None and query.cursor is None
     if is_nothing and not query.is_empty_fine:
-        when = "never was" if window == Window() else "was at no moment asked for"
+        when = "never was" if window == Window() else "was at no point in time asked for"
         raise Problem(problem, f"there {when} a {what} {name!r}, up to epoch {position.epoch}")
     body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
     if found.next_cursor is not None:

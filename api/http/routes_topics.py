@@ -260,18 +260,18 @@ async def _past_route(
     settings = context.gateway.settings
 
     def ask(history: History) -> tuple[bytes, ReadPosition]:
-        moment = history.resolve(as_of)
+        point = history.resolve(as_of)
         try:
             past = history.route(
                 topic,
-                moment,
+                point,
                 support_acting_master=settings.support_acting_master,
                 order_message_enable=settings.order_message_enable,
             )
         except NotFoundError:
             if not is_empty_fine or topic_problem(topic) is not None:
                 raise
-            return _EMPTY_ROUTE, ReadPosition.of(moment.commit)
+            return _EMPTY_ROUTE, ReadPosition.of(point.commit)
         return past.body, ReadPosition.of(past.commit)
 
     try:

@@ -109,13 +109,13 @@ class LiveState:
             epoch: The latest one that is in it, or the one that the live view began with.
             pause: Called often, between small pieces of work.
         """
-        moment = datetime.fromtimestamp(self._event_time_ms / 1000, UTC)
+        event_time = datetime.fromtimestamp(self._event_time_ms / 1000, UTC)
         preserved_ms = self._state.preserved_ms
         commit = msgspec.structs.replace(
             epoch,
             log_offset=self.offset,
             liveness_offset=self.offset,
-            event_time=moment,
+            event_time=event_time,
             watermark=datetime.fromtimestamp(self._state.watermark_ms / 1000, UTC),
             preserve_time=datetime.fromtimestamp(preserved_ms / 1000, UTC) if preserved_ms else None,
         )

@@ -235,13 +235,13 @@ class Admin:
                 self._note(server, request, Status.WOULD_SEND)
             else:
                 try:
-                    told = detail(await self._call(server, request))
+                    answer = detail(await self._call(server, request))
                 except ClientError as error:
                     self.note_failure(server, request, error)
                 except NothingDoneError as error:
                     self._note(server, request, Status.FAILED, str(error))
                 else:
-                    self._note(server, request, Status.DONE, told)
+                    self._note(server, request, Status.DONE, answer)
 
     async def change_each_name_server(
         self, request: RemotingCommand, detail: Callable[[RemotingCommand], str] = lambda answer: ""

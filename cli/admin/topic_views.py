@@ -327,8 +327,8 @@ def _when(timestamp_ms: int) -> str:
     """Local time, to the millisecond; "" for never."""
     if timestamp_ms <= 0:
         return ""
-    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).astimezone()
-    return moment.isoformat(" ", "milliseconds")
+    time = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).astimezone()
+    return time.isoformat(" ", "milliseconds")
 
 
 async def allocate_mq(

@@ -153,8 +153,8 @@ def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answe
             topic = path[1]
             blame = topic_blame(history, topic, asked["as_of"])
             if not blame.fields:
-                raise RoutelakeError(f"topic {topic} had no route at epoch {blame.moment.commit.epoch}")
-            return {"asOf": shown.cut_members(blame.moment), "fields": list(map(shown.field_members, blame.fields))}
+                raise RoutelakeError(f"topic {topic} had no route at epoch {blame.point.commit.epoch}")
+            return {"asOf": shown.cut_members(blame.point), "fields": list(map(shown.field_members, blame.fields))}
 
 
 def _question(asked: Asked) -> ChangesAsked:

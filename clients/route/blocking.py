@@ -119,10 +119,10 @@ class BlockingRouteClient:
         """Tell how a send went. See `Caller.sent`."""
         caller = self._caller()
 
-        async def tell() -> None:
+        async def notify() -> None:
             caller.sent(queue, latency_ms, isolation=isolation, reachable=reachable)
 
-        self._run(tell)
+        self._run(notify)
 
     def listen(self, listener: Callable[[RouteChange], None], topic: str | None = None) -> Callable[[], None]:
         """Call a function with every change, on a thread for listeners: it may block, and may use this client.

@@ -195,7 +195,7 @@ class RouteCache:
         self._tags.pop(topic, None)
         if answer.tag is not None:
             self._tags[topic] = answer.tag
-        self._tell(applied.change)
+        self._notify(applied.change)
         return applied
 
     def take_default(self, topic: str, answer: RouteAnswer | None) -> Applied:
@@ -210,7 +210,7 @@ class RouteCache:
             return _NOTHING
         route = clamped(answer.route, self._default_topic_queue_nums)
         applied = self.table.apply(topic, route, is_default=True)
-        self._tell(applied.change)
+        self._notify(applied.change)
         return applied
 
     def forget(self, topic: str) -> None:
@@ -229,7 +229,7 @@ class RouteCache:
 
         return end
 
-    def _tell(self, change: RouteChange | None) -> None:
+    def _notify(self, change: RouteChange | None) -> None:
         if change is None:
             return
         for topic, listener in list(self._listeners):

@@ -121,7 +121,7 @@ class Followers:
 
     async def _ask(self, name: str, wait_s: float) -> bool:
         """Ask until somebody answers; the first one may wait. Returns whether there is anything new."""
-        told = False
+        warned = False
         while True:
             try:
                 answer = await self._fetcher.fetch(name, tag=self._cache.tag(name), wait_s=wait_s, only_ready=True)
@@ -131,9 +131,9 @@ class Followers:
                 return False
             except (ClientError, NoneReadyError) as error:
                 pause_s = _LEAST_PAUSE_S + self._fetcher.next_ready_s
-                if not told and isinstance(error, ClientError):
+                if not warned and isinstance(error, ClientError):
                     log.warning("no NameServer answers; using the cached route", topic=name, error=str(error))
-                    told = True
+                    warned = True
             wait_s = 0.0
             await asyncio.sleep(pause_s)
 

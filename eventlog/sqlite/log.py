@@ -102,7 +102,7 @@ class SqliteLog:
         self._stamped = 0, 0
         self._not_after_ms: int | None = None
         self._refusal: Exception | None = None
-        self._told_bytes = LARGE_WAL_BYTES
+        self._warned_bytes = LARGE_WAL_BYTES
         """The -wal's size from which on it is spoken of."""
         self._held = LockedLog(path)
         try:
@@ -194,9 +194,9 @@ class SqliteLog:
         """Say that the -wal is large, and again whenever it has doubled."""
         size = wal_bytes(self._path)
         if size < LARGE_WAL_BYTES:
-            self._told_bytes = LARGE_WAL_BYTES
-        elif size >= self._told_bytes:
-            self._told_bytes = size * 2
+            self._warned_bytes = LARGE_WAL_BYTES
+        elif size >= self._warned_bytes:
+            self._warned_bytes = size * 2
             log.warning(
                 "the WAL file of the event log is large",
                 wal_bytes=size,

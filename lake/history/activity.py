@@ -101,7 +101,7 @@ def activity(history: History, asked: ActivityAsked, *, is_fresh: bool = False) 
         is_fresh: Count anew, if there is a newer epoch than that of a kept answer.
 
     Raises:
-        BadRequestError: A moment or the number of points is none, ``from`` is after ``to``, or it would take more
+        BadRequestError: A time or the number of points is none, ``from`` is after ``to``, or it would take more
             memory than there is for it.
         RoutelakeError: As `History.resolve`.
     """

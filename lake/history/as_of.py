@@ -38,8 +38,8 @@ _UNIX: Final = {
 _UNIX_TIME: Final = re.compile(r"(\d{10}|\d{13}|\d{16}|\d{19})(\.\d+)?", re.ASCII)
 _LOST_PLUS: Final = re.compile(r"(.*\d) (\d\d:\d\d)")
 _MOMENTS_BYTES: Final = 1024 * 1024
-_MOMENT_BYTES: Final = 2_500
-"""Memory of a moment: a commit without outcomes, and a time."""
+_POINT_BYTES: Final = 2_500
+"""Memory of a point in time: a commit without outcomes, and a time."""
 _CLOCK_SKEW: Final = timedelta(minutes=1)
 """Difference by which the clock of a client may be ahead."""
 
@@ -160,7 +160,7 @@ def or_else(way_out: str) -> Iterator[None]:
 
 
 class AsOfResolver:
-    """The moments of one lake. Safe for threads.
+    """The points in time of one lake. Safe for threads.
 
     Args:
         epochs: Its commits, refreshed before each question.
@@ -180,7 +180,7 @@ class AsOfResolver:
         self._known.clear()
 
     def of(self, wanted: int | datetime | None, shown: str, name: str) -> AsOf:
-        """The moment of an epoch or a time; None is the newest epoch.
+        """The point in time of an epoch or a time; None is the newest epoch.
 
         Args:
             wanted: It.
@@ -205,10 +205,10 @@ class AsOfResolver:
             raise FutureEpochError("nothing has been committed yet", newest_epoch=0)
         epoch = wanted if isinstance(wanted, int) else self._epochs.last_at(wanted)
         if epoch < self._epochs.first == 1:
-            moment = self._within(wanted, NO_COMMIT)
-            if moment.until is None:
+            point = self._within(wanted, NO_COMMIT)
+            if point.until is None:
                 raise self._before_history(shown)
-            return moment
+            return point
         if epoch > newest:
             raise FutureEpochError(
                 f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
@@ -225,17 +225,17 @@ class AsOfResolver:
         later = self._epochs.commit(before.epoch + 1)
         if later is None or ROUTE_CHANGE_TABLE.name not in later.versions:
             return AsOf(before)
-        moment = self._known.get((later.epoch, wanted))
-        if moment is None:
+        point = self._known.get((later.epoch, wanted))
+        if point is None:
             found = self._last_change(later, wanted)
             if found is None:
-                moment = AsOf(before)
+                point = AsOf(before)
             else:
                 # An expiry has the offset of its broker's last heartbeat.
                 time, offset = max(before.event_time, found[0]), max(before.log_offset, found[1])
-                moment = AsOf(msgspec.structs.replace(before, log_offset=offset, event_time=time), wanted)
-            self._known.put((later.epoch, wanted), moment, _MOMENT_BYTES)
-        return moment
+                point = AsOf(msgspec.structs.replace(before, log_offset=offset, event_time=time), wanted)
+            self._known.put((later.epoch, wanted), point, _POINT_BYTES)
+        return point
 
     def check_has_come(self, time: datetime, shown: str) -> None:
         """Refuse a time in the future, by the clock of this machine or of the log, whichever is ahead."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The past of a lake: points in time (`moments`), routes and tables then (`past_rows`), and its changes.
+"""The past of a lake: points in time (`as_of`), routes and tables then (`past_rows`), and its changes.
 
 Safe for threads. Reads run without the interpreter lock.
 """
@@ -77,7 +77,7 @@ class History:
         """Nothing is opened before the first question."""
         self._epochs = Epochs(str(lake_dir))
         self._rows = PastRows(str(lake_dir), self._epochs)
-        self._moments = AsOfResolver(self._epochs, self._rows.last_change)
+        self._points = AsOfResolver(self._epochs, self._rows.last_change)
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self.contexts: Recent[str, Any] = Recent(_CONTEXTS_BYTES)
         """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: changes only grow."""
@@ -107,7 +107,7 @@ class History:
         """
         wanted = None if as_of == NOW else parse_as_of(as_of, name)
         self._refresh()
-        return self._moments.of(wanted, as_of, name)
+        return self._points.of(wanted, as_of, name)
 
     def window(self, from_: str | None, to: str | None, *, needs_from: bool = False) -> tuple[AsOf | None, AsOf]:
         """The two points in time of a question; ``from_`` None is the beginning, ``to`` None is now.
@@ -187,7 +187,7 @@ class History:
             if self._lake != self._epochs.lake:
                 self._lake = self._epochs.lake
                 self._routes.clear()
-                self._moments.forget()
+                self._points.forget()
                 self.contexts.clear()
                 self.activities.clear()
                 self.lifelines.clear()
@@ -209,14 +209,14 @@ class History:
             NotFoundError: The topic had no route then (TOPIC_NOT_EXIST).
             BadRequestError, FutureEpochError, VacuumedError, UnavailableError: As `resolve`.
         """
-        moment = as_of if isinstance(as_of, AsOf) else self.resolve(as_of)
-        commit = moment.commit
-        whole = moment.until is None  # an epoch, and a time within the next one, may show the same event time
+        point = as_of if isinstance(as_of, AsOf) else self.resolve(as_of)
+        commit = point.commit
+        whole = point.until is None  # an epoch, and a time within the next one, may show the same event time
         key = (commit.epoch, commit.event_time, whole, topic, support_acting_master, order_message_enable)
         known = self._routes.get(key)
         if known is not None:
             return known
-        view = self._view_of_topic(topic, moment)
+        view = self._view_of_topic(topic, point)
         route = pick_up_topic_route(
             view, topic, support_acting_master=support_acting_master, order_message_enable=order_message_enable
         )
@@ -231,10 +231,10 @@ class History:
         self._routes.put(key, past, getsizeof(topic) + len(past.body))
         return past
 
-    def _view_of_topic(self, topic: str, moment: AsOf) -> RouteView:
+    def _view_of_topic(self, topic: str, point: AsOf) -> RouteView:
         """A view that holds one topic and what its route needs."""
         of_topic = f'"topic" = {text(topic)}'
-        queues = self._rows.at(TOPIC_QUEUE_TABLE, moment, Condition(of_topic))
+        queues = self._rows.at(TOPIC_QUEUE_TABLE, point, Condition(of_topic))
         brokers = sorted(set(queues["brokerName"].to_pylist()))
         of_brokers = Condition(f'"brokerName" IN {texts(brokers)}')
         order = f'"namespace" = {text(ORDER_TOPIC_CONFIG)} AND "key" = {text(topic)}'
@@ -249,14 +249,14 @@ class History:
             if spec is TOPIC_QUEUE_TABLE:
                 return queues
             condition = conditions.get(spec.name)
-            return self._rows.at(spec, moment, condition) if condition and brokers else None
+            return self._rows.at(spec, point, condition) if condition and brokers else None
 
-        return RouteView.empty().apply(changes_from(moment.commit, read))
+        return RouteView.empty().apply(changes_from(point.commit, read))
 
     # --- tables ---
 
-    def view(self, moment: AsOf, conditions: Mapping[str, Condition]) -> RouteView:
-        """The state tables of a moment, as far as conditions go; a table without one is left empty.
+    def view(self, point: AsOf, conditions: Mapping[str, Condition]) -> RouteView:
+        """The state tables of a point in time, as far as conditions go; a table without one is left empty.
 
         Raises:
             UnavailableError: The tables cannot be read now.
@@ -264,12 +264,12 @@ class History:
 
         def read(spec: Table) -> pa.Table | None:
             found = conditions.get(spec.name)
-            return None if found is None else self._rows.at(spec, moment, found)
+            return None if found is None else self._rows.at(spec, point, found)
 
-        return RouteView.empty().apply(changes_from(moment.commit, read))
+        return RouteView.empty().apply(changes_from(point.commit, read))
 
-    def topics(self, moment: AsOf, broker_names: Collection[str] | None = None) -> Sequence[str]:
-        """Names of the topics that have a row at a moment, sorted; of some broker groups, or of all.
+    def topics(self, point: AsOf, broker_names: Collection[str] | None = None) -> Sequence[str]:
+        """Names of the topics that have a row at a point in time, sorted; of some broker groups, or of all.
 
         Raises:
             UnavailableError: The tables cannot be read now.
@@ -277,7 +277,7 @@ class History:
         if broker_names is not None and not broker_names:
             return []
         where = "true" if broker_names is None else f'"brokerName" IN {texts(sorted(broker_names))}'
-        return self._rows.topics(moment, where)
+        return self._rows.topics(point, where)
 
     # --- changes ---
 

@@ -98,7 +98,7 @@ def lifelines(history: History, from_: str | None, to: str | None, *, is_fresh: 
         is_fresh: Read anew, if there is a newer epoch than that of a kept answer.
 
     Raises:
-        BadRequestError: A moment is none, ``from`` is after ``to``, or it would take more memory than there is for it.
+        BadRequestError: A time is none, ``from`` is after ``to``, or it would take more memory than there is for it.
         RoutelakeError: As `History.resolve`.
     """
     if history.is_empty():
@@ -172,22 +172,22 @@ def _lives(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -
     Of what was before the window, only the last turn of each address counts: so a short window needs little memory.
     """
     place = f"{{epoch: epoch, eventTime: eventTime, place: {ROUTE_CHANGE_TABLE.name}.offset, seq: seq}}"
-    told = "key, eventTime, epoch, command, came, timeoutMs, place"
+    columns = "key, eventTime, epoch, command, came, timeoutMs, place"
     return views.sql(
         f"""
-WITH told AS (
+WITH changed AS (
 SELECT key, eventTime, epoch, command, after IS NOT NULL AS came,
        CAST(before->>'heartbeatTimeoutMillis' AS BIGINT) AS timeoutMs, {place} AS place
   FROM {ROUTE_CHANGE_TABLE.name}
  WHERE tableName = '{BROKER_LIVE_TABLE.name}' AND (before IS NULL) <> (after IS NULL)
    AND eventTime <= {query.time(until)}
 ), reaching AS (
-SELECT {told} FROM told WHERE eventTime > {query.time(since)}
+SELECT {columns} FROM changed WHERE eventTime > {query.time(since)}
  UNION ALL
 SELECT last.* FROM (
 SELECT max_by({{key: key, eventTime: eventTime, epoch: epoch, command: command, came: came, timeoutMs: timeoutMs,
                 place: place}}, place) AS last
-  FROM told WHERE eventTime <= {query.time(since)} GROUP BY key)
+  FROM changed WHERE eventTime <= {query.time(since)} GROUP BY key)
 ), turns AS (
 SELECT key, came, eventTime, epoch, command, place, lead(eventTime) OVER w AS nextTime, lead(epoch) OVER w AS nextEpoch,
        lead(command) OVER w AS nextCommand, lead(timeoutMs) OVER w AS nextTimeoutMs

@@ -75,7 +75,7 @@ def newest_steps(history: History, table: DeltaTable, where: str, most: int) -> 
         history: Knows when epochs were.
         table: routeChangeTable.
         where: SQL on its columns.
-        most: How many rows to read; what shows from one moment on is not torn apart.
+        most: How many rows to read; what shows from one point in time on is not torn apart.
 
     Returns:
         The last change of each row from before the others, and the others. The former is empty where the latter are
@@ -143,9 +143,9 @@ class Field(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Blame(msgspec.Struct, frozen=True):
-    """The fields of a route at a moment, by brokerName and table; none where it had no route."""
+    """The fields of a route at a point in time, by brokerName and table; none where it had no route."""
 
-    moment: AsOf
+    point: AsOf
     fields: list[Field]
 
 
@@ -155,21 +155,21 @@ def topic_blame(history: History, topic: str, as_of: str) -> Blame:
     Raises:
         RoutelakeError: As `History.resolve`; the state tables of then need not be kept.
     """
-    moment = history.resolve(as_of)
+    point = history.resolve(as_of)
     with history.reading_changes() as table:
         of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
-        steps = row_steps(history, table, f"{of_topic} AND {moment.changes}")
+        steps = row_steps(history, table, f"{of_topic} AND {point.changes}")
         queues = _fields(steps)
         holders = sorted({name for name, fields in queues.items() if fields})
         if holders:
             of_groups = f'{of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(holders)}'
-            groups = _fields(row_steps(history, table, f"{of_groups} AND {moment.changes}"))
+            groups = _fields(row_steps(history, table, f"{of_groups} AND {point.changes}"))
         else:
             groups = {}
     if not any(groups.values()):
-        return Blame(moment, [])
+        return Blame(point, [])
     parts = [part for name in holders for part in (queues[name], groups.get(name, {}))]
-    return Blame(moment, [field for part in parts for field in part.values()])
+    return Blame(point, [field for part in parts for field in part.values()])
 
 
 def _fields(steps: list[RowStep]) -> dict[str, dict[str, Field]]:

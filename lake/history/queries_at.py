@@ -25,41 +25,41 @@ from schemas.tables import (
 )
 
 
-def topics_at(history: History, moment: AsOf, cluster: str | None = None) -> Sequence[str]:
+def topics_at(history: History, point: AsOf, cluster: str | None = None) -> Sequence[str]:
     """Names of the topics, sorted; of a cluster, or of all."""
     if cluster is None:
-        return history.topics(moment)
+        return history.topics(point)
     wanted = Condition(f'"cluster" = {text(cluster)}', _begins_with("cluster", cluster))
-    members = history.view(moment, {CLUSTER_ADDR_TABLE.name: wanted}).clusters
-    return history.topics(moment, members.get(cluster, ()))
+    members = history.view(point, {CLUSTER_ADDR_TABLE.name: wanted}).clusters
+    return history.topics(point, members.get(cluster, ()))
 
 
-def page_at(history: History, moment: AsOf, page: Sequence[str]) -> RouteView:
+def page_at(history: History, point: AsOf, page: Sequence[str]) -> RouteView:
     """A view of the topics of a page, which are neighbours in the order of names, and of all broker groups."""
     if not page:
         return RouteView.empty()
     between = f'"topic" >= {text(page[0])} AND "topic" <= {text(page[-1])}'
-    return history.view(moment, {TOPIC_QUEUE_TABLE.name: Condition(between), BROKER_ADDR_TABLE.name: Condition()})
+    return history.view(point, {TOPIC_QUEUE_TABLE.name: Condition(between), BROKER_ADDR_TABLE.name: Condition()})
 
 
-def clusters_at(history: History, moment: AsOf) -> RouteView:
+def clusters_at(history: History, point: AsOf) -> RouteView:
     """A view of all broker groups and clusters."""
-    return history.view(moment, {BROKER_ADDR_TABLE.name: Condition(), CLUSTER_ADDR_TABLE.name: Condition()})
+    return history.view(point, {BROKER_ADDR_TABLE.name: Condition(), CLUSTER_ADDR_TABLE.name: Condition()})
 
 
-def brokers_at(history: History, moment: AsOf) -> RouteView:
+def brokers_at(history: History, point: AsOf) -> RouteView:
     """A view of all live addresses, and of the groups, in which their ids are."""
-    return history.view(moment, {BROKER_ADDR_TABLE.name: Condition(), BROKER_LIVE_TABLE.name: Condition()})
+    return history.view(point, {BROKER_ADDR_TABLE.name: Condition(), BROKER_LIVE_TABLE.name: Condition()})
 
 
-def broker_at(history: History, moment: AsOf, broker_name: str) -> RouteView:
+def broker_at(history: History, point: AsOf, broker_name: str) -> RouteView:
     """A view of one broker group and its topics."""
     of_group = Condition(f'"brokerName" = {text(broker_name)}')
     tables = (BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE)
-    return history.view(moment, {table.name: of_group for table in tables})
+    return history.view(point, {table.name: of_group for table in tables})
 
 
-def kv_at(history: History, moment: AsOf, namespace: str, key: str | None = None) -> RouteView:
+def kv_at(history: History, point: AsOf, namespace: str, key: str | None = None) -> RouteView:
     """A view of one namespace, or of one key in it."""
     if is_reserved(namespace):
         return RouteView.empty()
@@ -69,7 +69,7 @@ def kv_at(history: History, moment: AsOf, namespace: str, key: str | None = None
     else:
         of_changes = f'"key" = {key_literal(namespace=namespace, key=key)}'
         wanted = Condition(f'{of_rows} AND "key" = {text(key)}', of_changes)
-    return history.view(moment, {KV_CONFIG_TABLE.name: wanted})
+    return history.view(point, {KV_CONFIG_TABLE.name: wanted})
 
 
 def _begins_with(column: str, value: str) -> str:

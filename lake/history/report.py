@@ -28,7 +28,7 @@ MAX_ROWS: Final = 5_000
 
 
 class ReportAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: a report's name, and moments as `History.resolve` takes them; None: the beginning, and now."""
+    """A question: a report's name, and points in time as `History.resolve` takes them; None: the beginning, and now."""
 
     name: str
     from_: str | None = None
@@ -83,9 +83,9 @@ def window(history: History, from_: str | None, to: str | None, dashes: str = ""
         RoutelakeError: As `History.resolve`.
     """
 
-    def time_of(name: str, moment: str) -> datetime:
-        found = history.resolve(moment, name)
-        given = None if moment == NOW else parse_as_of(moment, name)
+    def time_of(name: str, as_of: str) -> datetime:
+        found = history.resolve(as_of, name)
+        given = None if as_of == NOW else parse_as_of(as_of, name)
         return given if isinstance(given, datetime) else found.commit.event_time
 
     with or_else(f"leave out {dashes}from to begin there"):
@@ -123,7 +123,7 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     """One page of a report.
 
     Raises:
-        BadRequestError: A moment, the limit or the cursor is none, ``from`` is after ``to``, or it would take
+        BadRequestError: A time, the limit or the cursor is none, ``from`` is after ``to``, or it would take
             more memory than there is for it.
         RoutelakeError: As `History.resolve`.
     """

@@ -95,7 +95,7 @@ class PastRows:
             self._tables.put((spec.name, version), known, _TABLE_BYTES + _LISTS * known.get_add_actions().nbytes)
         return known
 
-    def at(self, spec: Table, moment: AsOf, wanted: Condition, columns: Sequence[str] = ()) -> pa.Table:
+    def at(self, spec: Table, point: AsOf, wanted: Condition, columns: Sequence[str] = ()) -> pa.Table:
         """Rows of a state table at a point in time that meet a condition.
 
         Returns:
@@ -107,25 +107,25 @@ class PastRows:
         """
         columns = columns or spec.column_names
         with reading("the past"):
-            rows = self._of_epoch(spec, moment.commit, wanted, columns)
-            if moment.until is None:
+            rows = self._of_epoch(spec, point.commit, wanted, columns)
+            if point.until is None:
                 return rows
-            changed = self._changed(spec, moment.commit.epoch + 1, moment.until, wanted, columns)
+            changed = self._changed(spec, point.commit.epoch + 1, point.until, wanted, columns)
         plain = rows.cast(pa.schema([field.with_nullable(True) for field in _schema(spec, columns)]))
         return pa.concat_tables([plain.append_column(GONE, pa.repeat(pa.scalar(False), rows.num_rows)), changed])
 
-    def topics(self, moment: AsOf, condition: str) -> SortedNames:
+    def topics(self, point: AsOf, condition: str) -> SortedNames:
         """Names of the topics that have a row at a point in time that meets an SQL condition.
 
         Raises:
             UnavailableError: The tables cannot be read now.
         """
-        key = (moment.commit.epoch, moment.until, condition)
+        key = (point.commit.epoch, point.until, condition)
         found = self._topics.get(key)
         if found is None:
-            within = moment.until is not None
+            within = point.until is not None
             columns = ("brokerName", "topic") if within else ("topic",)
-            rows = self.at(TOPIC_QUEUE_TABLE, moment, Condition(condition), columns)
+            rows = self.at(TOPIC_QUEUE_TABLE, point, Condition(condition), columns)
             found = SortedNames(_last_rows(rows) if within else rows["topic"])
             self._topics.put(key, found, found.bytes + len(condition))
         return found

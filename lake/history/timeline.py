@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The states of a topic's route, or of a broker group, one after the other.
 
-From the first change on, each moment is in exactly one interval, whose state is what ``as_of`` that moment shows;
+From the first change on, each point in time is in exactly one interval, whose state is what ``as_of`` shows for it;
 neighbours differ. A topic or broker that is gone has an interval, too: its state says that there is nothing.
 """
 
@@ -54,7 +54,7 @@ class Window(msgspec.Struct, frozen=True):
     """Window of time. It selects the intervals that overlap it.
 
     Attributes:
-        from_: A moment as `History.resolve` takes it; None: the beginning.
+        from_: A point in time as `History.resolve` takes it; None: the beginning.
         to: Likewise; what had not ended by then has no end. None: now.
     """
 

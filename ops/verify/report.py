@@ -12,7 +12,7 @@ import msgspec
 MAX_NAMED: Final = 100
 """Number of refutations that are printed; the others are only counted."""
 
-_TELL_EVERY_S: Final = 2.0
+_REPORT_EVERY_S: Final = 2.0
 
 
 class VerifyReport(msgspec.Struct, rename="camel"):
@@ -65,12 +65,12 @@ class Progress:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
         self._clock = clock
-        self._told_s = clock()
+        self._reported_s = clock()
 
     def at(self, what: str, done: int, of: int) -> None:
         """So much of a part is done."""
-        if self._clock() - self._told_s >= _TELL_EVERY_S:
-            self._told_s = self._clock()
+        if self._clock() - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = self._clock()
             self._say(f"{what}: {done:,} of {of:,}")
 
 

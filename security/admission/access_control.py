@@ -136,9 +136,9 @@ class AccessControl:
         share = (refused.via, verdict.reason)
         count = self._notices.due((who, refused.request), refused, time.monotonic(), share)
         if count:
-            self._tell(refused._replace(times=count))
+            self._notify(refused._replace(times=count))
 
-    def _tell(self, refused: Refused) -> None:
+    def _notify(self, refused: Refused) -> None:
         verdict = refused.verdict
         log.warning(
             "access refused" if verdict.is_refused else "access would be refused",
@@ -155,7 +155,7 @@ class AccessControl:
             for tell in self._followers:
                 tell(refused)
 
-    def _tell_of_forgotten(self, now_s: float) -> None:
+    def _notify_of_forgotten(self, now_s: float) -> None:
         if now_s - self._said_s < INTERVAL_S:
             return
         for share, count in self._notices.forgotten().items():
@@ -189,8 +189,8 @@ class AccessControl:
         while True:
             await asyncio.sleep(CHECK_S)
             for refused, count in self._notices.overdue(time.monotonic()):
-                self._tell(refused._replace(times=count))
-            self._tell_of_forgotten(time.monotonic())
+                self._notify(refused._replace(times=count))
+            self._notify_of_forgotten(time.monotonic())
             try:
                 if await asyncio.to_thread(file.check):
                     self._take(file)
@@ -221,7 +221,7 @@ class RefusalAudit:
         self._append = append
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def tell(self, refused: Refused) -> None:
+    def record(self, refused: Refused) -> None:
         """Write one; while the log does not keep up, the log lines and the metric have it alone."""
         if len(self._waiting) < _MOST_WAITING:
             task = asyncio.get_running_loop().create_task(self._write(self._event(refused)))
