@@ -19,7 +19,7 @@ from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
-from lake.history import queries_at as past
+from lake.history import history as past
 from nameserver.route_queries import broker_data
 from nameserver.view.apply import Topics
 from nameserver.view.model import LiveRow

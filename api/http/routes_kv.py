@@ -21,7 +21,7 @@ from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import MissingQuery, PastQuery, answer, seen
 from api.http.writes import read_body, receipt_answer
-from lake.history.queries_at import kv_at
+from lake.history.history import kv_at
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
 from schemas.limits import MAX_NAME_BYTES

@@ -46,8 +46,7 @@ from api.http.reads import (
     seconds,
 )
 from api.http.watch import Woken
-from lake.history.history import History
-from lake.history.queries_at import page_at, topics_at
+from lake.history.history import History, page_at, topics_at
 from nameserver.view.model import TopicQueues
 from nameserver.view.snapshot import RouteView
 from schemas.errors import NotFoundError

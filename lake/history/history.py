@@ -2,6 +2,9 @@
 """The past of a lake: points in time (`as_of`), routes and tables then (`past_rows`), and its changes.
 
 Safe for threads. Reads run without the interpreter lock.
+
+`topics_at` and its like answer current reads at an earlier point in time, with the part of the tables that each needs.
+brokerLiveTable's times of heartbeats are those of the epoch; what happened within an epoch moves none of them.
 """
 
 from __future__ import annotations
@@ -19,8 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lake.delta.query import text, texts
-from lake.history.as_of import NOW, AsOf, AsOfResolver, or_else, parse_as_of, rfc3339, unix_time_hint
-from lake.history.epochs import Epochs, Recent
+from lake.history.as_of import NOW, AsOf, AsOfResolver, Epochs, Recent, or_else, parse_as_of, rfc3339, unix_time_hint
 from lake.history.loader import changes_from
 from lake.history.state_at import Condition, PastRows, key_literal, reading
 from nameserver.route_queries import pick_up_topic_route
@@ -32,11 +34,13 @@ from schemas.errors import (
     OtherLakeError,
     UnavailableError,
 )
-from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.kv import ORDER_TOPIC_CONFIG, is_reserved
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route_commit import NO_MARK, EpochMark, RouteCommit
 from schemas.tables import (
     BROKER_ADDR_TABLE,
+    BROKER_LIVE_TABLE,
+    CLUSTER_ADDR_TABLE,
     FILTER_SERVER_TABLE,
     KV_CONFIG_TABLE,
     ROUTE_CHANGE_TABLE,
@@ -312,3 +316,56 @@ def check_limit(limit: int) -> None:
     """
     if not 1 <= limit <= MAX_LIMIT:
         raise BadRequestError(f"limit must be from 1 to {MAX_LIMIT}, not {limit}", field="limit", value=limit)
+
+
+def topics_at(history: History, point: AsOf, cluster: str | None = None) -> Sequence[str]:
+    """Names of the topics, sorted; of a cluster, or of all."""
+    if cluster is None:
+        return history.topics(point)
+    wanted = Condition(f'"cluster" = {text(cluster)}', _begins_with("cluster", cluster))
+    members = history.view(point, {CLUSTER_ADDR_TABLE.name: wanted}).clusters
+    return history.topics(point, members.get(cluster, ()))
+
+
+def page_at(history: History, point: AsOf, page: Sequence[str]) -> RouteView:
+    """A view of the topics of a page, which are neighbours in the order of names, and of all broker groups."""
+    if not page:
+        return RouteView.empty()
+    between = f'"topic" >= {text(page[0])} AND "topic" <= {text(page[-1])}'
+    return history.view(point, {TOPIC_QUEUE_TABLE.name: Condition(between), BROKER_ADDR_TABLE.name: Condition()})
+
+
+def clusters_at(history: History, point: AsOf) -> RouteView:
+    """A view of all broker groups and clusters."""
+    return history.view(point, {BROKER_ADDR_TABLE.name: Condition(), CLUSTER_ADDR_TABLE.name: Condition()})
+
+
+def brokers_at(history: History, point: AsOf) -> RouteView:
+    """A view of all live addresses, and of the groups, in which their ids are."""
+    return history.view(point, {BROKER_ADDR_TABLE.name: Condition(), BROKER_LIVE_TABLE.name: Condition()})
+
+
+def broker_at(history: History, point: AsOf, broker_name: str) -> RouteView:
+    """A view of one broker group and its topics."""
+    of_group = Condition(f'"brokerName" = {text(broker_name)}')
+    tables = (BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE)
+    return history.view(point, {table.name: of_group for table in tables})
+
+
+def kv_at(history: History, point: AsOf, namespace: str, key: str | None = None) -> RouteView:
+    """A view of one namespace, or of one key in it."""
+    if is_reserved(namespace):
+        return RouteView.empty()
+    of_rows = f'"namespace" = {text(namespace)}'
+    if key is None:
+        wanted = Condition(of_rows, _begins_with("namespace", namespace))
+    else:
+        of_changes = f'"key" = {key_literal(namespace=namespace, key=key)}'
+        wanted = Condition(f'{of_rows} AND "key" = {text(key)}', of_changes)
+    return history.view(point, {KV_CONFIG_TABLE.name: wanted})
+
+
+def _begins_with(column: str, value: str) -> str:
+    """SQL: the first of the key columns, in routeChangeTable's JSON, has a value."""
+    head = msgspec.json.encode({column: value}).decode().removesuffix("}")
+    return f'(starts_with("key", {text(head + ",")}) OR "key" = {text(head + "}")})'

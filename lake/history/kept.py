@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from lake.history.epochs import Recent
+from lake.history.as_of import Recent
 from schemas.route_commit import RouteCommit
 
 REST: Final = 20

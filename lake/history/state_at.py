@@ -29,8 +29,7 @@ from lake.delta.query import names, select, text
 from lake.delta.query import time as time_literal
 from lake.delta.reader import GONE
 from lake.delta.types import arrow_schema, arrow_value
-from lake.history.as_of import AsOf
-from lake.history.epochs import Epochs, Recent
+from lake.history.as_of import AsOf, Epochs, Recent
 from schemas.errors import RoutelakeError, UnavailableError, one_line
 from schemas.intervals import INTERVALS, INTERVALS_APP
 from schemas.route_commit import RouteCommit

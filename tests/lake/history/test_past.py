@@ -16,7 +16,7 @@ from dev.support.generated_logs import batches, generated, time_of, written
 from dev.support.view_tables import as_tables
 from lake.commits import commits_between
 from lake.delta.log import active
-from lake.history import queries_at as past
+from lake.history import history as past
 from lake.history.history import History
 from lake.history.intervals import IntervalKeeper
 from nameserver.state_machine.changes import LIVENESS_COLUMNS

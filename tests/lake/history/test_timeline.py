@@ -17,9 +17,8 @@ from dev.support.drive import drive
 from dev.support.generated_logs import ASSORTMENT, batches, generated, time_of, written
 from lake.history.changelog import Change, ChangesAsked, list_changes
 from lake.history.filters import Filters
-from lake.history.history import History
+from lake.history.history import History, broker_at
 from lake.history.provenance import topic_blame
-from lake.history.queries_at import broker_at
 from lake.history.state_at import Condition
 from lake.history.timeline import Interval, Timeline, Window, broker_timeline, topic_timeline
 from schemas.errors import BadRequestError, NotFoundError

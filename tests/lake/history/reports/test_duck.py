@@ -18,8 +18,7 @@ from lake.commits import last_commit
 from lake.delta.query import text
 from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.diff import diff
-from lake.history.history import History
-from lake.history.queries_at import brokers_at
+from lake.history.history import History, brokers_at
 from lake.history.report_duckdb import CHAIN, SCALAR_MACROS, DuckLake
 from lake.history.state_at import Condition
 from schemas.errors import NotFoundError, SetupError
