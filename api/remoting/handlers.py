@@ -32,11 +32,19 @@ from nameserver.answers import RouteAnswers
 from nameserver.state_machine.preservation import CLOSED_GRACE_MS
 from nameserver.view.snapshot import RouteView
 from remoting.codec import commands
-from remoting.codec.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.names import may_exist
 from remoting.codec.registration import decode_data_version
-from remoting.codec.reply import EncodedReply, RemarkTemplate, Reply, response
+from remoting.codec.reply import (
+    EncodedReply,
+    RemarkTemplate,
+    Reply,
+    encode_data_version,
+    encode_kv_table,
+    encode_topic_list,
+    not_supported,
+    response,
+)
 from remoting.server.channel import Connection
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
@@ -156,7 +164,7 @@ class NameServerHandler:
         return self._registrations.may_come_one_way and self._is_unknown(query)
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Answer one request; what is raised becomes an answer (`remoting.codec.answers.failure`)."""
+        """Answer one request; what is raised becomes an answer (`remoting.codec.reply.failure`)."""
         commands.check_header_fields(command)
         sender = await self._access.admit(command, connection)
         handler = self._handlers.get(command.code)

@@ -14,7 +14,7 @@ from typing import Final
 
 from nameserver.view.snapshot import RouteView
 from nameserver.view.sorted_topics import OFF_LOOP_TOPICS, in_order
-from remoting.codec.answers import encode_topic_list
+from remoting.codec.reply import encode_topic_list
 from remoting.server.channel import SHARED_BYTES
 from runtime.bounded import BoundedCache
 

@@ -21,10 +21,9 @@ from clients.broker.registration import NO_MAPPINGS
 from clients.broker.sending import int_field, parse_send_request
 from clients.broker.topic_config import TopicConfig, decode_topic_list, encode_entries, encode_topic_config
 from clients.broker.topics import FLAG_UNIT_SUB, RETRY_QUEUE_NUMS
-from remoting.codec.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from remoting.codec.commands import RefusedError
 from remoting.codec.frame import RemotingCommand
-from remoting.codec.reply import response
+from remoting.codec.reply import encode_data_version, encode_kv_table, encode_topic_list, not_supported, response
 from remoting.server.channel import Connection
 from schemas.broker import MASTER_ID, PERM_WRITE, DataVersion
 from schemas.codes import MAX_INT, V5_5_0, RequestCode, ResponseCode

@@ -20,8 +20,8 @@ from clients.broker.config import BrokerConfig
 from clients.broker.nameservers import COMMAND_TIMEOUT_S
 from clients.broker.registration import RegisterBrokerResult, Registration, incremental
 from clients.broker.topic_config import TopicConfig
-from remoting.codec.answers import encode_data_version
 from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import encode_data_version
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
 from schemas.broker import DataVersion
 from schemas.codes import ResponseCode

@@ -27,8 +27,8 @@ import msgspec
 
 from clients.broker.config import BrokerConfig
 from clients.broker.topic_config import READ_WRITE, TopicConfig, TopicTable, encode_entries
-from remoting.codec.answers import encode_data_version
 from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import encode_data_version
 from schemas.broker import DataVersion
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import BadRequestError

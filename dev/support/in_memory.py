@@ -37,8 +37,8 @@ from lake.write.batch import Batch
 from nameserver.answers import RouteAnswers
 from nameserver.view.snapshot import RouteView
 from pipelines.shard_fold import Record
-from remoting.codec.answers import failure
 from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import failure
 from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError
 from schemas.events import Actor, Clock

@@ -22,9 +22,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from remoting.codec.answers import failure
 from remoting.codec.connection import RequestCache
 from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import failure
 from remoting.errors import why_not_listening
 from remoting.server.channel import CLOSE_GRACE_S, Connection, Handler, InlineAuthorizer
 from remoting.server.handshakes import Handshakes

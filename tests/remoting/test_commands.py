@@ -9,7 +9,6 @@ import zlib
 
 import pytest
 
-from remoting.codec.answers import encode_data_version, encode_kv_table, encode_topic_list, failure, not_supported
 from remoting.codec.commands import (
     EVENT_CODES,
     BrokerHeader,
@@ -26,6 +25,7 @@ from remoting.codec.commands import (
 )
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.names import may_exist
+from remoting.codec.reply import encode_data_version, encode_kv_table, encode_topic_list, failure, not_supported
 from schemas.broker import DataVersion, QueueRow
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError, InDoubtError, NotFoundError, SetupError, UnavailableError
