@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data files of a table that are written where its rows are, to be committed elsewhere (`lake.write.file_commits`).
+"""Data files of a table that are written where its rows are, to be committed elsewhere (`lake.write.staging`).
 
 They are what delta-rs would have written: the same columns, compression and statistics, and no types of Arrow's own
 (docs/adr/0009). Spark's workers use this: nothing here imports deltalake.
