@@ -110,16 +110,16 @@ def test_one_that_died_at_rest_costs_nobody_anything(registrations: LargeRegistr
     assert process_of(registrations).pid != died.pid
 
 
-def test_one_that_dies_at_work_is_started_anew(registrations: LargeRegistrations) -> None:
+def test_one_that_dies_at_work_is_started_again(registrations: LargeRegistrations) -> None:
     registrations.read(command(large()), SAID)
     reader, errors = reading_from_a_stopped_process(registrations)
     process_of(registrations).kill()
     reader.join(30)
-    assert "The next registration starts it anew" in str(*errors)
+    assert "The next registration starts it again" in str(*errors)
     assert registrations.read(command(large()), SAID) is not None
 
 
-def test_one_that_hangs_is_started_anew(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_hangs_is_started_again(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
     registrations.read(command(large()), SAID)
     with monkeypatch.context() as patch:
         patch.setattr(module, "_LIMIT_S", 0.1)
@@ -296,7 +296,7 @@ def test_one_that_cannot_be_read_is_charged_by_what_it_becomes(tmp_path: Path) -
 def test_one_that_cannot_be_started(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
-        with pytest.raises(UnavailableError, match="cannot be started"):
+        with pytest.raises(UnavailableError, match="did not start"):
             registrations.read(command(large()), SAID)
     assert registrations.read(command(large()), SAID) is not None
 
