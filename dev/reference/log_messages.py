@@ -76,8 +76,8 @@ def _section(message: Message, places: list[str], known: Mapping[str, Mapping[st
     yield ""
     yield f"**{message.level}**, from {', '.join(map(code, places))}. {entry['meaning']}"
     yield ""
-    yield f"- Cause: {entry['cause']}"
-    yield f"- Action: {entry['action']}"
+    yield f"- **Cause.** {entry['cause']}"
+    yield f"- **Action.** {entry['action']}"
     yield ""
 
 
