@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -117,3 +118,24 @@ def test_it_starts(wheel: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(wheel))
+
+
+def test_the_command_of_an_installation_runs(built: Path, tmp_path: Path) -> None:
+    """The packages that the wheel needs are those of this environment; `./routelake release --check` installs them too."""
+    uv, place = str(Path(sys.executable).parent / "uv"), tmp_path / "installed"
+    installing = [uv, "pip", "install", "--offline", "--no-deps", "--no-cache", "--python", str(place), str(built)]
+    for command in ([uv, "venv", "--offline", "--python", sys.executable, str(place)], installing):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    (packages,) = place.glob("lib/python3*/site-packages")
+    (packages / "here.pth").write_text(sysconfig.get_paths()["purelib"])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [place / "bin" / "routelake", "plan", "--brokers", "10", "--topics", "100"], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "9876" in done.stdout
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    done = subprocess.run([place / "bin" / "routelake", "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"routelake {version}\n"
