@@ -8,6 +8,7 @@ skipped, and the last line names it.
 from __future__ import annotations
 
 import filecmp
+import itertools
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from typing import Final, NamedTuple
 from dev.release.build import build
 from dev.release.components import ROOT
 from schemas.errors import SetupError
+
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+PROCESSORS: Final = ("x86_64", "aarch64")
 
 
 class Step(NamedTuple):
@@ -93,6 +97,35 @@ def _files() -> str | None:
     return f"two builds differ in {', '.join(differing + absent)}" if differing or absent else None
 
 
+def _platforms() -> str | None:
+    """Each package has a wheel for each Python and processor that the documents name, with glibc 2.28 or newer."""
+    lock = str(ROOT / "requirements.lock")
+    for processor, python in itertools.product(PROCESSORS, PYTHONS):
+        chosen = ["--python-platform", f"{processor}-manylinux_2_28", "--python-version", python]
+        # pyspark has no wheel, and no code for a processor.
+        wheels = ["--only-binary", ":all:", "--no-binary", "pyspark", "--build-constraints", lock]
+        with tempfile.TemporaryDirectory() as folder:
+            command = [
+                "uv",
+                "pip",
+                "install",
+                "--dry-run",
+                "--no-deps",
+                "--target",
+                folder,
+                *chosen,
+                *wheels,
+                "-r",
+                lock,
+            ]
+            done = subprocess.run(
+                [Path(sys.executable).parent / command[0], *command[1:]], capture_output=True, text=True, check=False
+            )
+        if done.returncode:
+            return f"Python {python} on {processor}: {done.stderr.strip()}"
+    return None
+
+
 def _command(*words: str) -> Callable[[], str | None]:
     """A step that runs a command in this clone. The word DIST becomes a folder with the files of the release."""
 
@@ -118,6 +151,7 @@ _PRIVATE: Final = ("unshare", "--mount", "--pid", "--fork", "--propagation", "pr
 STEPS: Final = (
     Step("version", _version),
     Step("files", _files, needs="git"),
+    Step("platforms", _platforms),
     Step("check", _command("./routelake", "check")),
     Step("docs", _command("./routelake", "docs")),
     Step("tests", _command("./routelake", "test", "--coverage")),

@@ -40,7 +40,7 @@ def test_all_steps_run_though_one_fails(monkeypatch: pytest.MonkeyPatch, capsys:
 
 def test_an_unknown_step_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nothing"]) == 2
-    assert "no step 'nothing'; there are version, files, check" in capsys.readouterr().err
+    assert "no step 'nothing'; there are version, files, platforms, check" in capsys.readouterr().err
 
 
 def test_steps_need_check() -> None:
