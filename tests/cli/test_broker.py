@@ -3,25 +3,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cli.broker import file_settings
 from clients.broker.config import BrokerConfig, broker_config
-from dev.peers.routelake import ROOT
+from dev.support.command import command, process
 from schemas.errors import SetupError
 from schemas.properties import parse
-
-
-def routelake(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key not in ("NAMESRV_ADDR", "ROUTELAKE_NAMESRV")}
-    environment["PYTHONPATH"] = str(ROOT)
-    command = [sys.executable, "-m", "cli.main", *args]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_bad_input(tmp_path: Path) -> None:
@@ -41,11 +31,12 @@ def test_bad_input(tmp_path: Path) -> None:
         ),
         (("-n", "9876", "--store", str(tmp_path)), "'9876' is no address: expected HOST:PORT"),
     ):
-        done = routelake("broker", *args)
+        done = command("broker", *args)
         assert done.returncode == 2, done
         assert message in done.stderr
         assert done.stderr.startswith("routelake: ")
         assert done.stderr.count("\n") == 1
+    assert process("broker", *args).stderr == done.stderr
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -46,8 +46,8 @@ def watching(*args: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_table_and_json(lake: LiveRoutelake) -> None:
     run(register(lake, "shown-a", "shown", host=61))
-    for address in (lake.http_url, lake.namesrv_addr):
-        shown = process("route", "shown", "-n", address)
+    for address, run_it in ((lake.http_url, process), (lake.namesrv_addr, command)):
+        shown = run_it("route", "shown", "-n", address)
         assert shown.returncode == 0, shown.stderr
         assert shown.stdout.splitlines()[0].rstrip() == f"shown, from {address}"
         assert shown.stdout.splitlines()[2].split() == ["shown-a", "c1", "RW", "8", "8", "10.0.0.61:10911", "-"]

@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from clients.addresses import host_port, namesrv_addresses
 from dev.peers.java import free_port
-from dev.peers.routelake import ROOT
-from dev.support.command import told
+from dev.support.command import command, told
 from schemas.errors import SetupError
 
 WRITTEN = [
@@ -164,18 +161,10 @@ def test_a_port_that_must_be_given() -> None:
 COMMANDS = ["route orders", "admin topicList", "admin compare", "broker --store STORE", "fleet", "import-kv FILE"]
 
 
-def cli(words: str, address: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def cli(words: str, address: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "kv.json").write_text('{"configTable":{}}')
     known = {"STORE": str(folder), "FILE": str(folder / "kv.json")}
-    inherited = {key: value for key, value in os.environ.items() if "NAMESRV" not in key}
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *(known.get(word, word) for word in words.split()), "-n", address],
-        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return command(*(known.get(word, word) for word in words.split()), "-n", address)
 
 
 @pytest.mark.parametrize("words", COMMANDS)

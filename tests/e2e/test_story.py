@@ -24,6 +24,7 @@ from dev.model.client import RemotingClient
 from dev.model.wire import Request
 from dev.peers.java import free_port, wait_until
 from dev.peers.routelake import ROOT, Routelake
+from dev.support.command import command
 from dev.support.fold import FoldThread
 from eventlog.open import open_log
 
@@ -36,21 +37,13 @@ class Stage:
     def __init__(self, routelake: Routelake, store: Path, broker_port: int) -> None:
         self.routelake, self.store, self.broker_port = routelake, store, broker_port
 
-    def admin(self, command: str, *options: str) -> Any:
+    def admin(self, name: str, *options: str) -> Any:
         """`routelake admin`; the JSON it prints. Fails when the command does."""
-        return json.loads(self.cli("admin", command, "-n", self.routelake.namesrv_addr, *options, "-o", "json"))
+        return json.loads(self.cli("admin", name, "-n", self.routelake.namesrv_addr, *options, "-o", "json"))
 
     def cli(self, *words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "cli.main", *words],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+        done = command(*words)
+        assert done.returncode == 0, done
         return done.stdout
 
     def changes(self) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import built_in_topics
 from dev.peers.java import free_port
 from dev.peers.routelake import ROOT
+from dev.support.command import command
 from dev.support.loops import eventually
 from remoting.codec.registration import decode_registration
 from schemas.broker import DataVersion, QueueRow
@@ -197,13 +198,12 @@ def test_on_the_command_line() -> None:
             assert "5 of 5 brokers registered, 55 topics each" in out
             assert set(server.codes) == {103, 104}
             assert server.codes.count(104) == 5
-        code, out, error = await routelake_fleet(
-            "-n", f"127.0.0.1:{free_port()}", "--brokers=2", "--topics=1", "--duration-s=0.1"
-        )
-        assert code == 1
-        assert "0 of 2 brokers registered" in out
-        assert "no connection" in error
-        code, out, error = await routelake_fleet("-n", "9876")
-        assert (code, error.count("\n")) == (2, 1)
 
     run(work())
+    one = f"127.0.0.1:{free_port()}"
+    done = command("fleet", "-n", one, "--brokers=2", "--topics=1", "--duration-s=0.1")
+    assert done.returncode == 1
+    assert "0 of 2 brokers registered" in done.stdout
+    assert "no connection" in done.stderr
+    done = command("fleet", "-n", "9876")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.java import wait_until
-from dev.support.command import command
+from dev.support.command import command, told
 from eventlog.sqlite.log import SqliteLog
 from lake.delta.ddl import lock_lake
 from ops.backup.manifest import read_manifest
@@ -81,12 +81,12 @@ def test_what_is_taken_while_somebody_writes_goes_on_elsewhere(tmp_path: Path) -
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     with living(data):
         for number in range(3):
-            code, printed = routelake("backup", tmp_path / str(number), "--data-dir", data)
+            code, printed = told("backup", tmp_path / str(number), "--data-dir", data)
             assert code == 0, printed
         before = epochs(data)
         wait_until(lambda: epochs(data) > before, 60, "the fold to go on")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "data"]
-    assert routelake("restore", tmp_path / "1", "--data-dir", elsewhere)[0] == 0
+    assert told("restore", tmp_path / "1", "--data-dir", elsewhere)[0] == 0
     manifest = read_manifest(tmp_path / "1")
     assert assert_whole(elsewhere) == manifest.lake.log_offset
     assert len(all_records(elsewhere)) + 1 == manifest.log.next_offset
@@ -113,7 +113,7 @@ def test_over_what_a_killed_process_has_left(tmp_path: Path) -> None:
         with living(data):  # and it is killed again
             pass
     first, _ = sorted(data.glob("before-restore-*"))
-    assert str(first) in routelake("restore", backup, "--data-dir", data, "--dry-run")[1] or first.exists()
+    assert str(first) in told("restore", backup, "--data-dir", data, "--dry-run")[1] or first.exists()
     assert tree(first) == newer
     assert not (data / "checkpoints").exists()
 
@@ -135,7 +135,7 @@ def test_nothing_is_taken_into_a_folder_that_holds_something(data: Path, tmp_pat
     assert refused.returncode == 2
     assert "is not empty" in refused.stderr
     (target / "letter").unlink()
-    assert routelake("backup", target, "--data-dir", data)[0] == 0  # an empty one will do
+    assert told("backup", target, "--data-dir", data)[0] == 0  # an empty one will do
 
 
 def test_a_backup_of_nothing_is_refused(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def user(request: pytest.FixtureRequest, data: Path) -> Iterator[str]:
 
 def test_nothing_is_restored_under_those_who_use_it(data: Path, backup: Path, user: str) -> None:
     was = tree(data)
-    code, printed = routelake("restore", backup, "--data-dir", data)
+    code, printed = told("restore", backup, "--data-dir", data)
     assert code == 2
     assert ("is in use. Stop routelake" if user == "log" else "already held by another fold") in printed
     assert tree(data) == was

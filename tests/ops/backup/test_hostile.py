@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dev.support.command import told
 from ops.backup.manifest import manifest_digest
 from ops.backup.restore import restore
 from ops.backup.take import take_backup
@@ -212,11 +213,11 @@ def test_a_name_that_is_there_already_is_refused(made: Path, tmp_path: Path, twi
 
 
 def test_only_the_expected_backup_is_restored(made: Path, tmp_path: Path) -> None:
-    code, printed = routelake("backup", tmp_path / "backup", "--data-dir", made / "data")
+    code, printed = told("backup", tmp_path / "backup", "--data-dir", made / "data")
     assert code == 0
     digest = manifest_digest(tmp_path / "backup")
     assert digest in printed
     for words, expected in ((("--expect", "0" * 64), 2), (("--expect", digest.upper()), 0)):
-        code, printed = routelake("restore", tmp_path / "backup", "--data-dir", tmp_path / "data", *words)
+        code, printed = told("restore", tmp_path / "backup", "--data-dir", tmp_path / "data", *words)
         assert code == expected, printed
         assert (tmp_path / "data").exists() is (expected == 0)

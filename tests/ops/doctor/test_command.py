@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,23 +13,9 @@ from typing import Any
 import pytest
 
 from dev.peers.java import wait_until
-from dev.peers.routelake import ROOT, Routelake
+from dev.peers.routelake import Routelake
+from dev.support.command import process, told
 from tests.ops.doctor.data import EVENTS, fold_on, go_on
-
-
-def doctor(data: Path, *options: str) -> tuple[int, str]:
-    """Exit code and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "doctor", str(data), *options],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -66,15 +50,16 @@ def test_a_gateway_serves_while_the_tables_are_damaged_and_made_good(data: Path,
     whole = lost.read_bytes()
     lost.write_bytes(whole[: len(whole) // 2])
 
-    code, printed = doctor(data)
-    assert code == 1
+    looked = process("doctor", data)
+    assert looked.returncode == 1
+    printed = looked.stdout + looked.stderr
     assert f"WRONG: commit-damaged: {lost} is torn" in printed
     assert "--repair" in printed
     assert lost.read_bytes() == whole[: len(whole) // 2]
     assert route(gateway) == served
     offset = put(gateway, "meanwhile")  # and writes, too
 
-    code, printed = doctor(data, "--repair")
+    code, printed = told("doctor", data, "--repair")
     assert code == 0, printed
     assert "set back from epoch 5" in printed
     assert route(gateway) == served
@@ -83,7 +68,7 @@ def test_a_gateway_serves_while_the_tables_are_damaged_and_made_good(data: Path,
     wait_until(lambda: _folded(gateway) >= offset, 60, "the gateway to follow the tables again")
     assert route(gateway) == served
     assert gateway.get("/v1/kv/n/meanwhile")["value"] == "1"
-    code, printed = doctor(data, "-o", "json")
+    code, printed = told("doctor", data, "-o", "json")
     assert (code, json.loads(printed)["findings"]) == (0, [])
     gateway.stop()  # raises if head and tables ever differed
 
@@ -96,14 +81,14 @@ def _folded(gateway: Routelake) -> int:
 
 
 def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
-    code, printed = doctor(tmp_path)
+    code, printed = told("doctor", tmp_path)
     assert code == 2
     assert "neither a lake nor an event log" in printed
-    code, printed = doctor(tmp_path, "--event-log", "nonsense")
+    code, printed = told("doctor", tmp_path, "--event-log", "nonsense")
     assert code == 2
 
 
 def test_all_is_well(data: Path) -> None:
-    code, printed = doctor(data, "--thorough")
+    code, printed = told("doctor", data, "--thorough")
     assert code == 0
     assert "nothing is wrong" in printed
