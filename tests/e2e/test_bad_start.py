@@ -19,6 +19,10 @@ from dev.support.generated_logs import written
 from lake.delta.ddl import lock_lake, open_lake
 from lake.write.synced import sync_lake
 
+_TORN = b'{"commitInfo":{"time'
+_DAMAGES = (b"", _TORN, None)
+"""Contents of a commit's file; None: it is missing."""
+
 
 def start(*words: str) -> tuple[int, str]:
     """Exit code and what it printed."""
@@ -75,8 +79,14 @@ def test_a_lake_of_a_newer_format(tmp_path: Path, command: str) -> None:
     refused(result, "999", "pgrade")
 
 
-@pytest.mark.parametrize("command", ["gateway", "fold"])
-@pytest.mark.parametrize("left", [b"", b'{"commitInfo":{"time', None], ids=["empty", "torn", "missing"])
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        *(("gateway", left) for left in _DAMAGES),
+        ("fold", _TORN),
+        *(pytest.param("fold", left, marks=pytest.mark.deep) for left in _DAMAGES if left != _TORN),
+    ],
+)
 def test_a_damaged_table(tmp_path: Path, command: str, left: bytes | None) -> None:
     """An empty NameServer would tell every client that its topics are gone."""
     lake_dir = tmp_path / "data" / "lake"
@@ -94,7 +104,7 @@ def test_a_damaged_table(tmp_path: Path, command: str, left: bytes | None) -> No
     refused(result, str(damaged), "estore the lake from a backup")
 
 
-@pytest.mark.parametrize("left", [b"", b'{"commitInfo":{"time'], ids=["empty", "torn"])
+@pytest.mark.parametrize("left", [b"", _TORN])
 def test_a_table_that_a_power_cut_has_torn(tmp_path: Path, left: bytes) -> None:
     """The fold's start repairs it, so the gateway is to be started again."""
     lake_dir = tmp_path / "data" / "lake"

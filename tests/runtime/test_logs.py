@@ -38,10 +38,13 @@ def test_the_standard_library_s_loggers_reach_the_log_at_its_level(level: str, l
 
 
 @pytest.mark.parametrize(
-    ("variable", "expected"),
-    [("ROUTELAKE_LOG_LEVEL", "debug, info, warning, error"), ("ROUTELAKE_LOG_FORMAT", "text, json")],
+    ("command", "variable", "expected"),
+    [
+        ("serve", "ROUTELAKE_LOG_LEVEL", "debug, info, warning, error"),
+        ("gateway", "ROUTELAKE_LOG_FORMAT", "text, json"),
+        ("fold", "ROUTELAKE_LOG_LEVEL", "debug, info, warning, error"),
+    ],
 )
-@pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
 def test_what_is_no_level_or_format_keeps_it_from_starting(
     tmp_path: Path, command: str, variable: str, expected: str
 ) -> None:
