@@ -6,8 +6,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -15,14 +16,16 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from dev.fault_injection.proofs import unproved, wrong_intervals
-from eventlog.base import LogRecord
+from dev.support.intervals import assert_kept, assert_now
+from eventlog.base import DEFAULT_READ_RECORDS, LogRecord
 from eventlog.open import open_log
-from lake.commits import last_exact_commit, to_ms
+from lake.commits import last_commit, last_exact_commit, to_ms
+from lake.history.intervals import IntervalKeeper
 from lake.write.seed import read_state
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.state import RouteState
 from nameserver.state_machine.step import BROKER_EXPIRED
+from ops.verify.verify import verify
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, decode
 from schemas.tables import (
@@ -129,8 +132,8 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
     found.kv = {(row["namespace"], row["key"]): row["value"] for row in rows(KV_CONFIG_TABLE.name)}
     found.quarantined = [row["offset"] for row in rows(QUARANTINE_TABLE.name)]
     found.replayed = _replayed(records, lake_dir)
-    found.unproved = unproved(records, lake_dir)
-    found.intervals = wrong_intervals(lake_dir)
+    found.unproved = _unproved(records, lake_dir)
+    found.intervals = _wrong_intervals(lake_dir)
     found.live_view_differences = [path.read_text() for path in sorted(lake_dir.glob("live-view-differences-*.json"))]
     return found
 
@@ -192,3 +195,44 @@ def _replayed(records: list[LogRecord], lake_dir: Path) -> str:
         if expected.groups.get(name) != actual.groups.get(name):
             return f"group {name} at epoch {last.epoch}: replayed {expected.groups.get(name)}, in the tables {actual.groups.get(name)}"
     return "" if expected.kv == actual.kv else f"KV: replayed {expected.kv}, in the tables {actual.kv}"
+
+
+class _Kept:
+    """Records that were read before, as a log."""
+
+    def __init__(self, records: Sequence[LogRecord]) -> None:
+        self._records, self._offsets = records, [record.offset for record in records]
+
+    def read(self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = 0) -> list[LogRecord]:
+        first = bisect_left(self._offsets, start_offset)
+        return list(self._records[first : first + max_records])
+
+    def kept_from(self, offset: int) -> int:
+        place = bisect_left(self._offsets, offset)
+        return self._offsets[place] if place < len(self._offsets) else offset
+
+    def close(self) -> None:
+        return
+
+
+def _unproved(records: Sequence[LogRecord], lake_dir: Path) -> list[str]:
+    """Return the statements that `history verify` refutes, or finds no proof of."""
+    report = verify(lake_dir, _Kept(records))
+    return [*report.refuted, *(f"not proved: {what}" for what in report.not_proved)]
+
+
+def _wrong_intervals(lake_dir: Path) -> str:
+    """Return the difference of interval tables from changes, or of open intervals from the state; "" for none.
+
+    Changes that the fold had not entered by its end are entered now: nothing else may write the lake.
+    """
+    last = last_commit(lake_dir)
+    if last is None:
+        return ""
+    IntervalKeeper(lake_dir).catch_up(last.epoch, last.versions[ROUTE_CHANGE_TABLE.name])
+    try:
+        assert_kept(lake_dir)
+        assert_now(lake_dir)
+    except AssertionError as error:
+        return str(error)[:4_000] or "they are not"
+    return ""
