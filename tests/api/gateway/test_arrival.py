@@ -35,7 +35,7 @@ def test_age_is_time_since_arrival(apart_s: float) -> None:
 
 
 @pytest.mark.parametrize("apart_s", [MINUTE_S, -MINUTE_S])
-def test_what_comes_no_more_grows_old(apart_s: float) -> None:
+def test_the_time_of_arrival_ages_without_new_records(apart_s: float) -> None:
     here = Machine()
     date_s = here.wall_s + apart_s
     here.arrival.came(date_s - 1.0)
@@ -53,7 +53,7 @@ def test_the_wall_clock_may_be_set_meanwhile() -> None:
     assert here.arrival.age_s == pytest.approx(3.0)
 
 
-def test_what_was_there_at_the_start_is_as_old_as_it_says() -> None:
+def test_records_from_before_the_start_have_their_own_age() -> None:
     here = Machine()
     here.arrival.came(here.wall_s - 500.0)
     assert here.arrival.age_s == pytest.approx(500.0)

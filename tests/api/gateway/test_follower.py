@@ -52,7 +52,7 @@ def writer(tmp_path: Path) -> LakeWriter:
     return LakeWriter(tmp_path / "lake")
 
 
-def test_it_tells_what_leads_to_a_view(writer: LakeWriter) -> None:
+def test_a_step_reports_the_changes_that_lead_to_the_view(writer: LakeWriter) -> None:
     """Before it is there; nothing is told of one that is loaded as a whole."""
     told: list[Any] = []
     follower = Follower(str(writer.path), lambda view, outcomes: told.append(view.epoch), on_changes=told.append)

@@ -52,7 +52,7 @@ def put(key: str) -> bytes:
     return head.encode() + body
 
 
-def test_what_they_sent_is_not_done(tmp_path: Path) -> None:
+def test_requests_of_disconnected_peers_are_not_executed(tmp_path: Path) -> None:
     with LocalLake(tmp_path, folds=False) as lake, lake.gateway(http_port=0) as gateway:
         with nobody_is_taken(gateway):
             for number in range(_COUNT):

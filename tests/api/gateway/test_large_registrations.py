@@ -65,7 +65,7 @@ def process_of(registrations: LargeRegistrations) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("delete_absent", [False, True])
-def test_it_says_the_same(registrations: LargeRegistrations, delete_absent: bool) -> None:
+def test_the_process_decodes_like_the_gateway(registrations: LargeRegistrations, delete_absent: bool) -> None:
     said = msgspec.structs.replace(SAID, delete_absent_topics=delete_absent)
     read = registrations.read(command(large()), said)
     whole = to_event(command(large()), said)
@@ -101,7 +101,7 @@ def test_a_refusal_is_that_of_a_small_one(registrations: LargeRegistrations) -> 
     assert registrations.read(command(large()), SAID) is not None
 
 
-def test_one_that_died_at_rest_costs_nobody_anything(registrations: LargeRegistrations) -> None:
+def test_an_idle_process_that_died_is_replaced_without_an_error(registrations: LargeRegistrations) -> None:
     registrations.read(command(large()), SAID)
     died = process_of(registrations)
     died.kill()
@@ -110,7 +110,7 @@ def test_one_that_died_at_rest_costs_nobody_anything(registrations: LargeRegistr
     assert process_of(registrations).pid != died.pid
 
 
-def test_one_that_dies_at_work_is_started_again(registrations: LargeRegistrations) -> None:
+def test_a_process_that_dies_while_it_decodes_is_started_again(registrations: LargeRegistrations) -> None:
     registrations.read(command(large()), SAID)
     reader, errors = reading_from_a_stopped_process(registrations)
     process_of(registrations).kill()
@@ -119,7 +119,9 @@ def test_one_that_dies_at_work_is_started_again(registrations: LargeRegistration
     assert registrations.read(command(large()), SAID) is not None
 
 
-def test_one_that_hangs_is_started_again(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_is_started_again(
+    registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registrations.read(command(large()), SAID)
     with monkeypatch.context() as patch:
         patch.setattr(module, "_LIMIT_S", 0.1)
@@ -162,7 +164,7 @@ def test_a_defect_is_told_with_its_place(registrations: LargeRegistrations) -> N
         (8 * 1024 + 1, "false", False),
     ],
 )
-def test_what_is_large(size: int, compressed: str | None, expected: bool) -> None:
+def test_registrations_that_count_as_large(size: int, compressed: str | None, expected: bool) -> None:
     ext = {} if compressed is None else {"compressed": compressed}
     assert is_large(RemotingCommand(RequestCode.REGISTER_BROKER, ext, bytes(size))) is expected
 
@@ -192,7 +194,9 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_becomes_large_is_read_beside_the_gateway(registrations: LargeRegistrations, name: str) -> None:
+def test_a_body_that_inflates_to_a_large_one_is_decoded_by_the_process(
+    registrations: LargeRegistrations, name: str
+) -> None:
     """By what is inflated, not by what was sent; and what it says is bounded before it is decoded."""
     bomb = RemotingCommand(
         RequestCode.REGISTER_BROKER,
@@ -211,7 +215,7 @@ def test_what_becomes_large_is_read_beside_the_gateway(registrations: LargeRegis
 
 
 @pytest.mark.parametrize(("size", "expected"), [(128 * 1024, False), (128 * 1024 + 1, True)])
-def test_what_becomes_large(size: int, expected: bool) -> None:
+def test_compressed_bodies_that_count_as_large(size: int, expected: bool) -> None:
     body = zlib.compress(bytes(size))
     assert becomes_large(RemotingCommand(RequestCode.REGISTER_BROKER, {"compressed": "true"}, body)) is expected
     assert not becomes_large(RemotingCommand(RequestCode.REGISTER_BROKER, {}, body))
@@ -277,7 +281,7 @@ def test_addresses_take_turns() -> None:
     assert asyncio.run(main()) == ["busy", "a", "b", "busy", "busy", "busy", "busy", "later"]
 
 
-def test_one_that_cannot_be_read_is_charged_by_what_it_becomes(tmp_path: Path) -> None:
+def test_an_invalid_body_is_charged_by_its_inflated_size(tmp_path: Path) -> None:
     """So nobody keeps the reader busy for nothing; honest ones are given back what reading counted."""
     with (
         LocalLake(tmp_path, folds=False) as lake,
@@ -358,7 +362,7 @@ input()
 """
 
 
-def test_it_ends_with_a_gateway_that_was_killed() -> None:
+def test_the_process_ends_with_a_killed_gateway() -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
     )

@@ -39,7 +39,7 @@ def test_those_who_wrote_lately() -> None:
     assert live_addresses(heard, "b:9876", 5.0) == ["a:9876", "b:9876", "late:9876"]
 
 
-def test_whoever_answers_is_there() -> None:
+def test_a_gateway_that_answers_is_listed() -> None:
     assert live_addresses({}, "me:9876", 5.0) == ["me:9876"]
     assert live_addresses({"other:9876": 60_000, "me:9876": 1}, "me:9876", 5.0) == ["me:9876", "other:9876"]
     assert live_addresses({}, "nobody", 5.0) == []

@@ -165,7 +165,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.http.events.QUIET_S", 0.05)
 
 
-def test_what_a_client_keeps_is_good_after_a_restart_and_not_after_a_restore(tmp_path: Path) -> None:
+def test_a_token_is_valid_after_a_restart_and_invalid_after_a_restore(tmp_path: Path) -> None:
     """The restored lake goes on as far as the one before, so every number is there again, and means something else."""
     data, log_url = tmp_path / "data", f"sqlite://{tmp_path}/data/events.db"
 
@@ -196,7 +196,7 @@ def test_what_a_client_keeps_is_good_after_a_restart_and_not_after_a_restore(tmp
         }
 
 
-def test_what_a_client_keeps_is_not_good_at_another_lake(tmp_path: Path) -> None:
+def test_a_token_is_invalid_at_another_lake(tmp_path: Path) -> None:
     with (
         LocalLake(tmp_path / "a") as one,
         one.gateway(http_port=0) as gateway,
@@ -212,7 +212,7 @@ def test_what_a_client_keeps_is_not_good_at_another_lake(tmp_path: Path) -> None
             assert what_comes(client, asked + token) in ("200", "event: epoch", "quiet")
 
 
-def test_what_is_no_token_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_token_is_refused(tmp_path: Path) -> None:
     with LocalLake(tmp_path) as lake, lake.gateway(http_port=0) as gateway, over_tcp(gateway) as client:
         own = client.post("/v1/brokers/register", json=over_http(1)).headers["x-routelake-token"]
         for text in (

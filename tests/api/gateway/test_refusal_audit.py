@@ -114,7 +114,7 @@ def test_names_of_a_peers_choice(tmp_path: Path) -> None:
         assert event.reason == "unknown-key"
 
 
-def test_what_a_refused_peer_says_is_kept_in_short(tmp_path: Path) -> None:
+def test_the_audit_keeps_a_short_form_of_a_refused_request(tmp_path: Path) -> None:
     """However long names are, of whatever characters, for both listeners."""
     control = AccessControl(policy(AuthMode.ENFORCE), accounts_file(tmp_path), Metrics().observe_access)
     verdict = control.authorize(Role.ADMIN, ANONYMOUS, is_tls=True)

@@ -79,7 +79,7 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
         yield Shared(lake, gateway)
 
 
-def test_what_one_api_has_brought_the_other_need_not_bring_again(shared: Shared) -> None:
+def test_a_registration_over_one_api_is_a_heartbeat_over_the_other(shared: Shared) -> None:
     for ask in (shared.remoting, shared.http, shared.remoting, shared.http):
         ask(ONE).result(30)
     assert shared.written() == [("remoting", sorted((T1, T2))), ("http", None), ("remoting", None), ("http", None)]
@@ -160,7 +160,7 @@ def test_a_wait_for_registrations_costs_the_same_however_many_are_under_way(shar
     assert calls(300, 1_000) < 2 * calls(1, 1_000)
 
 
-def test_who_waits_gives_up_and_is_woken_by_no_later_registration(shared: Shared) -> None:
+def test_a_waiter_that_gave_up_is_not_woken_by_a_later_registration(shared: Shared) -> None:
     async def waits() -> None:
         found, held = shared.registrations, [asyncio.Event() for _ in range(3)]
         ends = iter(held)

@@ -78,7 +78,7 @@ class Seen:
             assert self._moved.wait_for(lambda: self.epoch >= epoch, 30), self.epoch
 
 
-def test_it_follows_epoch_by_epoch_and_asks_little(remote: Remote) -> None:
+def test_a_gateway_follows_a_remote_lake_with_few_requests(remote: Remote) -> None:
     seen = Seen()
     follower = Follower(remote.url, seen)
     follower.poll()
@@ -193,7 +193,7 @@ def test_others_read_it_as_ordinary_tables(remote: Remote) -> None:
     assert by_duckdb is not None and by_duckdb.fetchall() == [("b",)]
 
 
-def test_what_has_expired_is_deleted_there(remote: Remote) -> None:
+def test_expired_files_are_deleted_from_the_store(remote: Remote) -> None:
     one = Fold(remote.log, remote.folder / "short", store=open_store(remote.url), term=2, retention_days=0)
     for number in range(3):
         remote.tell(make.put("n", "k", str(number)))

@@ -113,7 +113,9 @@ def test_a_header_field_makes_another(lake: LocalLake, client: RemotingClient, d
     assert len(decoded) == 2
 
 
-def test_what_has_left_comes_back_in_full(lake: LocalLake, client: RemotingClient, decoded: list[int]) -> None:
+def test_a_broker_that_left_sends_a_full_registration_again(
+    lake: LocalLake, client: RemotingClient, decoded: list[int]
+) -> None:
     mine = register(A, ADDR1, topics=[config(T1), config(T2)])
     say(client, mine)
     say(client, mine)
@@ -188,7 +190,7 @@ def test_a_lost_connection_is_forgotten(lake: LocalLake, gateway: LocalGateway) 
     wait_until(lambda: not handler._heartbeats._kept, 20, "the memory of the connection to go")
 
 
-def test_what_is_too_large_is_not_kept(gateway: LocalGateway, client: RemotingClient) -> None:
+def test_a_large_registration_is_not_cached(gateway: LocalGateway, client: RemotingClient) -> None:
     """Topic queue mappings go down with every registration."""
     mappings = [mapping(f"static-{number}-{number**9}", f"other-{number**8}") for number in range(2_000)]
     say(client, register(A, ADDR1, topics=[config(T1), config(T2)]))

@@ -199,7 +199,7 @@ def test_a_connection_lost_to_one_gateway_is_no_loss(several: Several) -> None:
     assert several.have_route() == [False] * 3
 
 
-def test_it_may_come_back_to_the_gateway_it_lost(several: Several) -> None:
+def test_a_broker_may_reconnect_to_the_gateway_that_it_lost(several: Several) -> None:
     first, second = several.connect(0), several.connect(1)
     succeeds(first, register(A, ADDR1))
     succeeds(second, register(A, ADDR1))

@@ -95,7 +95,7 @@ def test_the_outcome_is_the_rules_own(tmp_path: Path, event: AnyEvent, verdict: 
         assert local.loop.run(local.gateway.committed.wait_for(receipt.offset, 30))
 
 
-def test_what_the_head_cannot_tell_in_time_is_durable(tmp_path: Path) -> None:
+def test_a_write_that_the_live_view_does_not_show_in_time_is_durable(tmp_path: Path) -> None:
     """The log takes what is written and cannot be read, and something that somebody else wrote came before."""
     with (
         LocalLake(tmp_path, folds=False) as lake,

@@ -34,7 +34,7 @@ async def test_everybody_waits_for_his_own_offset() -> None:
 
 
 @on_a_loop
-async def test_whoever_has_given_up_is_forgotten() -> None:
+async def test_a_waiter_that_gave_up_is_removed() -> None:
     moving = WatchedView()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moving_view, "_PRUNE_WAITERS", 5)
@@ -94,7 +94,7 @@ async def test_followers_are_told_of_what_an_answer_may_show() -> None:
 
 
 @on_a_loop
-async def test_of_epochs_they_are_told_of_each() -> None:
+async def test_followers_of_epochs_receive_each_epoch() -> None:
     moving, told = WatchedView(), list[int]()
     moving.follow_epochs(lambda: told.append(moving.view.epoch))
     first = apply(moving.view, ENTRY)

@@ -88,7 +88,7 @@ async def _scraped(folder: Path) -> list[bytes]:
     return [*both, alone, dead, restarted]
 
 
-def test_whoever_is_asked_says_what_all_count(folder: Path) -> None:
+def test_each_worker_returns_the_metrics_of_all(folder: Path) -> None:
     one, other, alone, dead, restarted = asyncio.run(_scraped(folder))
     assert one == other == merged({"1": TEXTS["1"], "2": TEXTS["2"]})
     assert alone == dead == merged({"1": TEXTS["1"]})

@@ -110,7 +110,7 @@ def test_every_operation_by_every_role_in_every_mode(make_api: Any, tmp_path: Pa
                 assert found["detail"] == f"{who} is a {who}: this needs the role {needed.word}"  # type: ignore[union-attr]
 
 
-def test_who_did_it_is_in_the_history(make_api: Any, tmp_path: Path) -> None:
+def test_the_history_has_the_user_of_a_write(make_api: Any, tmp_path: Path) -> None:
     api = make(make_api, tmp_path, AuthMode.ENFORCE)
     answer = api.post("/v1/brokers/register", broker(), headers=bearer("token-broker"), peer=("192.0.2.7", 4711))
     assert answer.status_code == 200
@@ -262,7 +262,7 @@ SECRETS = "account 'payments-admin' (line 2): token: /run/secrets/ops-token cann
 
 
 @pytest.mark.parametrize("mode", [AuthMode.AUDIT, AuthMode.ENFORCE_WRITES, AuthMode.ENFORCE])
-def test_what_is_wrong_is_told_to_readers_alone(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
+def test_only_readers_get_the_reasons_of_a_failed_check(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
     api = make(make_api, tmp_path, mode)
     file = api.access._file
     assert file is not None

@@ -182,7 +182,7 @@ TEXTS: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("data", "says"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
-def test_what_is_no_json(unfolded: HttpApi, data: bytes, says: str) -> None:
+def test_a_body_that_is_not_json_is_refused(unfolded: HttpApi, data: bytes, says: str) -> None:
     with nothing_lands(unfolded):
         found = problem(unfolded.send("POST", REGISTER, content=data, headers=JSON), 400, "bad-request")
     assert says in found["detail"]

@@ -245,7 +245,7 @@ def test_blame(past: HttpApi) -> None:
     problem(past.get("/v1/topics/payments/blame?as_of=1999-01-01T00:00:00Z"), 404, "before-history")
 
 
-def test_what_is_missing_is_empty_where_that_is_asked_for(past: HttpApi) -> None:
+def test_missing_names_are_empty_with_missing_empty(past: HttpApi) -> None:
     """Only the name may be missing: a point in time that is not there stays a problem."""
     empty: dict[str, Any] = {"brokerDatas": [], "filterServerTable": {}, "queueDatas": []}
     for moment in ("", "&as_of=1"):

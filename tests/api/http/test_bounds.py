@@ -233,7 +233,7 @@ def test_150_reads_of_history_by_one_address_refuse_nobody_elses(make_api: Any) 
         assert answer.headers["retry-after"] == "1"
 
 
-def test_what_leaves_is_not_counted_any_more() -> None:
+def test_a_closed_connection_is_not_counted() -> None:
     class One:
         address, active_s, held_bytes, held_since_s, is_busy = "a", 0.0, 0, 0.0, False
 

@@ -138,7 +138,7 @@ def test_an_epoch_of_times_of_heartbeats_alone_is_told_at_once(tmp_path: Path, m
         live.close()
 
 
-def test_it_resumes_from_the_tables(live: LiveRoutelake) -> None:
+def test_a_subscriber_resumes_from_the_tables(live: LiveRoutelake) -> None:
     before = register(live, "slept-0", counter=10)
     for number in range(1, 4):
         register(live, f"slept-{number}", counter=10 + number)
@@ -149,7 +149,9 @@ def test_it_resumes_from_the_tables(live: LiveRoutelake) -> None:
 
 
 @pytest.mark.parametrize("why", ["slept", "another lake"])
-def test_whoever_cannot_resume_is_told(live: LiveRoutelake, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+def test_a_subscriber_that_cannot_resume_gets_reset(
+    live: LiveRoutelake, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
     newest = register(live, f"reset-{why[:5]}", counter=20 + len(why))
     monkeypatch.setattr(epoch_events, "MAX_EPOCHS", 0)
     with listening(live, last=0 if why == "slept" else 10_000) as listener:
@@ -244,7 +246,7 @@ def test_a_stop_ends_them(tmp_path: Path) -> None:
         live.close()
 
 
-def test_it_ends_with_its_account(tmp_path: Path) -> None:
+def test_a_subscription_ends_when_its_account_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "accounts"
     path.mkdir()
     headers = {user: {"authorization": f"Bearer {token}"} for user, token in TOKENS.items()}
@@ -278,9 +280,7 @@ def test_it_ends_with_its_account(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [UnavailableError("no lake"), KeyError("a defect"), BaseException("a panic")])
-def test_whatever_reading_an_epoch_fails_by_it_is_read_again(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
+def test_an_epoch_is_read_again_after_any_error(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr(events, "_RETRY_S", 0.0)
 
     class Pool:

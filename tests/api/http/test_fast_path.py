@@ -76,7 +76,7 @@ ALL = {**FAST, **SLOW}
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_what_is_answered_fast(quiet: HttpApi, name: str) -> None:
+def test_requests_of_the_fast_path(quiet: HttpApi, name: str) -> None:
     fast, plain = wires(quiet)
     said = [FAST[name]] * 3
     found = exchange(quiet, fast, said)
@@ -88,7 +88,7 @@ def test_what_is_answered_fast(quiet: HttpApi, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_what_is_left_to_the_application(quiet: HttpApi, name: str) -> None:
+def test_requests_that_the_fast_path_leaves_to_the_application(quiet: HttpApi, name: str) -> None:
     fast, plain = wires(quiet)
     said = [SLOW[name], SLOW[name], get()]
     assert exchange(quiet, fast, said) == exchange(quiet, plain, said)
@@ -107,7 +107,7 @@ def test_a_fresh_copy_is_not_sent_again(quiet: HttpApi) -> None:
     assert fast.fast.hits == 3
 
 
-def test_of_those_that_come_together_the_first_is_answered_at_once(quiet: HttpApi) -> None:
+def test_the_first_of_several_requests_in_one_segment_is_answered_at_once(quiet: HttpApi) -> None:
     """The others wait in line with other connections: whoever sends thousands at a time keeps nobody waiting."""
     fast, plain = wires(quiet)
     said = [get(), get() * 20, get() + b"GET /v1", b"/topics HTTP/1.1\r\nHost: a\r\n\r\n", get()]
@@ -122,7 +122,7 @@ def test_behind_a_request_under_way_it_waits(quiet: HttpApi) -> None:
     assert fast.fast.hits == 0
 
 
-def test_what_reads_like_a_request_inside_another_one_is_none(quiet: HttpApi) -> None:
+def test_a_request_inside_a_body_is_not_executed(quiet: HttpApi) -> None:
     for around in (
         b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nX: ",
         get(b"/v1/nothing", b"Content-Length: %d" % len(get())),

@@ -75,7 +75,7 @@ def test_a_route_as_of_a_time_says_which_epoch_it_used(past: HttpApi) -> None:
     assert answer.headers["x-routelake-offset"] == str(commit.log_offset)
 
 
-def test_what_cannot_be_read(past: HttpApi) -> None:
+def test_points_in_time_that_cannot_be_read(past: HttpApi) -> None:
     route = "/v1/topics/orders/route?as_of="
     newest = epochs(past).epochs[0].epoch
     found = problem(past.get(f"{route}{newest + 100}"), 404, "future-epoch")

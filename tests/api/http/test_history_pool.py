@@ -90,7 +90,7 @@ def test_addresses_take_turns_and_kinds_take_turns_within_an_address() -> None:
     assert asyncio.run(scene()) == [a, b, ("a", "blame"), b, ("a", "route"), a, a]
 
 
-def test_of_addresses_with_as_much_waiting_the_one_that_was_served_last_is_refused() -> None:
+def test_among_addresses_with_equal_queues_the_last_served_is_refused() -> None:
     async def scene() -> list[str]:
         refused: list[str] = []
         pool = HistoryPool(cast("Any", None), threads=1, queue=3, on_evicted=refused.append)
@@ -128,7 +128,7 @@ def test_a_question_that_takes_too_long_ends_and_says_so() -> None:
     asyncio.run(scene())
 
 
-def test_what_cannot_be_interrupted_keeps_nobody_elses_question() -> None:
+def test_a_query_that_cannot_be_interrupted_does_not_block_others() -> None:
     async def scene() -> None:
         gate = threading.Event()
         pool = HistoryPool(cast("Any", None), threads=2, queue=4, deadline_s=0.05)

@@ -42,7 +42,7 @@ def test_the_same_again_is_unchanged_and_one_topic_later_is_applied(api: HttpApi
     assert api.get("/v1/topics/same-3/route").status_code == 200
 
 
-def test_what_goes_onto_the_log_is_what_was_said(make_api: Any) -> None:
+def test_the_event_log_has_the_fields_of_the_request(make_api: Any) -> None:
     api: HttpApi = make_api(fold=False, delete_topic_with_broker_registration=True)
     said = broker(
         "log-a",

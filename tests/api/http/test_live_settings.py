@@ -37,7 +37,7 @@ def test_switches_take_effect(make_api: Any) -> None:
     problem(api.get("/v1/topics?cluster=c1"), 403, "listing-disabled")
 
 
-def test_what_is_no_live_key_changes_nothing(make_api: Any) -> None:
+def test_an_unknown_live_key_changes_nothing(make_api: Any) -> None:
     api = make_api()
     before = api.gateway.settings
     switch(api, "waitSecondsForService", "1")

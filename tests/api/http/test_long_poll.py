@@ -19,7 +19,7 @@ def waiting(api: HttpApi, path: str, tag: str) -> Any:
     return poll
 
 
-def test_it_returns_when_the_route_changes_and_not_for_another_topic(api: HttpApi) -> None:
+def test_a_long_poll_returns_for_its_own_topic_only(api: HttpApi) -> None:
     api.register(broker("lp-a", topics=("lp-1", "lp-2"), host=60))
     tag = api.get("/v1/topics/lp-1/route").headers["etag"]
     poll = waiting(api, "/v1/topics/lp-1/route", tag)
@@ -34,7 +34,7 @@ def test_it_returns_when_the_route_changes_and_not_for_another_topic(api: HttpAp
     until(lambda: api.app.context.watch.waiting == 0)
 
 
-def test_it_returns_when_the_topic_goes_and_when_it_comes(api: HttpApi) -> None:
+def test_a_long_poll_returns_when_the_topic_is_deleted_and_created(api: HttpApi) -> None:
     missing = api.get("/v1/topics/lp-new/route")
     poll = waiting(api, "/v1/topics/lp-new/route", missing.headers["etag"])
     api.register(broker("lp-c", topics=("lp-new", "lp-old"), host=62))
@@ -94,7 +94,7 @@ def test_nothing_of_it_is_left_when_it_is_answered(api: HttpApi) -> None:
     assert not [name for name in api.loop.run(tasks()) if "_disconnected" in name or "watch" in name]
 
 
-def test_it_waits_for_the_view_that_it_asks_for(make_api: Any) -> None:
+def test_a_long_poll_waits_for_the_requested_view(make_api: Any) -> None:
     api: HttpApi = make_api(clock_interval_s=3600.0)
     path = "/v1/topics/orders/route"
     missing = api.get(f"{path}?reads=committed").headers["etag"]

@@ -77,7 +77,7 @@ def test_the_address_at_the_start(gateway_id: str, listens: Listen, address: str
     assert started(gateway_id).address(listens) == address
 
 
-def test_who_listens_everywhere_is_reached_by_an_address_of_this_machine() -> None:
+def test_a_wildcard_address_is_listed_as_an_address_of_this_machine() -> None:
     host, _, port = started("").address(Listen("0.0.0.0", 9876)).rpartition(":")
     assert port == "9876" and not ipaddress.ip_address(host.strip("[]")).is_unspecified
 

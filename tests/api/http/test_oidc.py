@@ -40,7 +40,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-def test_who_may_what(make_api: Any, tmp_path: Path, issuer: Issuer) -> None:
+def test_roles_of_tokens(make_api: Any, tmp_path: Path, issuer: Issuer) -> None:
     api = make(make_api, tmp_path, issuer)
     reader, writer, admin = (
         bearer(issuer.token(f"openid routelake:{role}", sub=role)) for role in ("reader", "broker", "admin")
@@ -65,7 +65,7 @@ def forged(token: str, **header: Any) -> str:
     return f"{head}.{payload}."
 
 
-def test_what_is_no_proof(make_api: Any, tmp_path: Path, issuer: Issuer) -> None:
+def test_invalid_tokens_are_refused(make_api: Any, tmp_path: Path, issuer: Issuer) -> None:
     api = make(make_api, tmp_path, issuer)
     good = issuer.token()
     other = rsa.generate_private_key(65537, 2048)

@@ -64,7 +64,7 @@ def refs(node: Any) -> list[str]:
     return [ref for value in node for ref in refs(value)] if isinstance(node, list) else []
 
 
-def test_it_is_valid_openapi(document: dict[str, Any]) -> None:
+def test_the_description_is_valid_openapi(document: dict[str, Any]) -> None:
     assert document["openapi"].startswith("3.1")
     OpenAPI.model_validate(document)
     schemas = document["components"]["schemas"]

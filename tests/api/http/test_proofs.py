@@ -61,7 +61,7 @@ def test_proofs_that_are_refused_are_limited(make_api: Any, tmp_path: Path, name
     assert api.get("/v1/topics", headers=bearer("token-admin"), peer=OTHER).status_code == 200
 
 
-def test_who_is_in_stays_in(make_api: Any, tmp_path: Path) -> None:
+def test_accepted_tokens_work_while_others_are_refused(make_api: Any, tmp_path: Path) -> None:
     """A stranger behind the same proxy keeps out newcomers alone, and a wrong token is never taken for a proven one."""
     api: HttpApi = make_api(
         policy=policy(AuthMode.ENFORCE_WRITES), accounts=accounts_file(tmp_path), fold=False, quotas=FEW

@@ -85,7 +85,7 @@ def is_clear(data: bytes) -> bool:
     return found.end is End.CLOSED and found.begun is None
 
 
-def test_what_is_clear_is_done_once_and_in_order(port: int, executed: Executed) -> None:
+def test_valid_requests_are_executed_once_and_in_order(port: int, executed: Executed) -> None:
     answered = 0
     for name, data in CORPUS.items():
         if not is_clear(data + LAST) or name in TO_A_PROXY_OTHERWISE:

@@ -175,7 +175,7 @@ def test_ended_early_it_waits_until_the_silent_ones_are_gone(cut: Cluster) -> No
     assert cut.reasons() == ["BEGIN", "REQUESTED", "BEGIN"]
 
 
-def test_it_does_not_hold_for_ever(make_api: Any) -> None:
+def test_a_pause_of_expiry_ends(make_api: Any) -> None:
     cluster = Cluster(make_api, self_preservation_percent=15, self_preservation_limit_s=600.0)
     cluster.talking = {0}
     cluster.pass_(80)  # it begins after 60 s if this machine takes a millisecond to look twice, else after 80

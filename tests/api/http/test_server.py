@@ -244,7 +244,7 @@ def test_a_declared_body_that_is_too_large_is_not_waited_for(server: Server) -> 
         b"GET http:// HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
-def test_what_is_no_http(hurried: Server, data: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused(hurried: Server, data: bytes) -> None:
     with hurried.connect() as connection:
         connection.sendall(data)
         answer = everything(connection)

@@ -105,11 +105,11 @@ def test_no_safe_method_writes(unfolded: HttpApi) -> None:
 
 
 @pytest.mark.parametrize("headers", PASSING.values(), ids=list(PASSING))
-def test_what_no_other_site_sends_passes(unfolded: HttpApi, headers: dict[str, str]) -> None:
+def test_requests_that_no_other_site_can_send_pass(unfolded: HttpApi, headers: dict[str, str]) -> None:
     assert unfolded.post("/v1/brokers/sites/wipe-write-perm", headers=headers).status_code == 200
 
 
-def test_it_comes_before_tokens_and_bodies_and_is_counted(make_api: Any) -> None:
+def test_the_cross_site_check_precedes_tokens_and_bodies_and_is_counted(make_api: Any) -> None:
     api: HttpApi = make_api(fold=False, http=HttpSettings(tokens={"alice": "of-alice"}))
     for headers in ({}, {"authorization": "Bearer of-alice"}, {"content-type": "text/plain"}):
         answer = api.post("/v1/brokers/register", headers={**headers, **CROSS_SITE["cross-site"]}, content=b"{")

@@ -173,7 +173,7 @@ def test_where_reads_are_open_nobody_is_named_who_has_a_certificate(
         assert refusals() == 1
 
 
-def test_whose_certificate_it_is(authority: Authority, tmp_path: Path) -> None:
+def test_the_account_of_a_client_certificate(authority: Authority, tmp_path: Path) -> None:
     """The same account on both ports, by the name in its certificate; a bound one speaks for its brokers alone."""
     reader, bound = (authority.client(authority.issue(name)) for name in ("reader", "bound"))
     nobody = authority.client(authority.issue("nobody"))

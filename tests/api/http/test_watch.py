@@ -30,7 +30,7 @@ BEFORE: TableChanges = complete(
         ({"clusterAddrTable": {("c1", "broker-a"): {}}}, set()),
     ],
 )
-def test_who_is_woken(changes: TableChanges, woken: set[str]) -> None:
+def test_pollers_that_a_change_wakes(changes: TableChanges, woken: set[str]) -> None:
     @on_a_loop
     async def play() -> None:
         watch, view = ViewWatch(9), view_of(BEFORE)

@@ -95,7 +95,7 @@ def is_idle(head: LiveState) -> bool:
 
 
 @given(logs.map(ended), cuts, turns, st.sets(st.integers(0, 40)), st.booleans())
-def test_what_is_right_is_not_told(
+def test_equal_rows_are_not_reported(
     records: list[LogRecord],
     sizes: list[int],
     turns: list[tuple[bool, int]],
@@ -206,7 +206,7 @@ def live_row_of(tables: Tables, kind: object) -> LiveRow | None:
 
 @pytest.mark.parametrize("what", PLANTED)
 @pytest.mark.parametrize("everything", [False, True])
-def test_what_the_tables_have_wrong_is_found(what: str, everything: bool) -> None:
+def test_a_wrong_row_of_the_tables_is_found(what: str, everything: bool) -> None:
     head, tables = begun()
     parts = dict(PLANTED[what])
     if "live" in parts:
@@ -252,7 +252,7 @@ ONLY_THE_HEAD: dict[str, tuple[AnyEvent, set[str]]] = {
 
 
 @pytest.mark.parametrize("what", ONLY_THE_HEAD)
-def test_what_the_head_has_wrong_is_found(what: str) -> None:
+def test_a_wrong_row_of_the_live_view_is_found(what: str) -> None:
     """It takes an event that the tables took for a CLOCK."""
     head, tables = begun()
     event, expected = ONLY_THE_HEAD[what]

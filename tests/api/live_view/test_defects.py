@@ -442,7 +442,7 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             lake.fold.resume()
 
 
-def test_what_it_answers_is_what_the_tables_say(scene: Scene) -> None:
+def test_answers_are_those_of_the_tables(scene: Scene) -> None:
     scene.fold()
     wait_until(lambda: scene.head.checks.compared == 2, WAIT_S, "the epoch to be compared")
     assert as_tables(scene.views[-1]) == as_tables(scene.tables.view)

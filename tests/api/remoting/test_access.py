@@ -35,7 +35,7 @@ def metric(gateway: LocalGateway, **labels: str) -> float:
     return gateway.parts.metrics.registry.get_sample_value("routelake_auth_refused_total", labels) or 0.0
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_the_remark_names_the_missing_role(tmp_path: Path) -> None:
     with a_gateway(tmp_path) as (gateway, client):
         refused(client.call(MASTER), "AccessKey and Signature")
         refused(client.call(sign(MASTER, "who", "secret")), "AccessKey 'who' is not known here")
