@@ -126,8 +126,8 @@ FILES: Final = (
         "with `--lake URL`, the commits before they are published"
         " ([object store](../how-to/operate/object-store.md#the-copy-of-the-fold))",
         "fold",
-        f"{_STOPPED}, if all its commits are published. The next start fetches it again",
-        "as `lake/`, without old versions",
+        f"{_STOPPED}. The next start fetches it again",
+        "the newest version of all tables, and the last two hours",
     ),
     DataFile(
         ("checkpoints",),
