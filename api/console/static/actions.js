@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the console can change. Each shows what will be different before, asks, does it once, and shows the receipt: the
-// write's offset, what the rules made of it, and which rows it changed, as the history has them.
+// The writes of the console. Each shows the difference, asks, sends the write once, and shows the receipt: offset, outcome, and
+// the changed rows from the history.
 
 import { ProblemError, get, pathOf, write } from "./api.js";
-import { h, put, show } from "./dom.js";
+import { button, dialog, h, put, show } from "./dom.js";
 import { both } from "./times.js";
 import { arrow, brief, perm, withoutWrite } from "./words.js";
 
@@ -15,7 +15,7 @@ export function deleteTopic(topic, at) {
   const path = `v1/topics/${encodeURIComponent(topic)}`;
   return act({
     title: `Delete topic ${topic}`, verb: "Delete", at,
-    warning: "The brokers keep the topic: delete it there first, or their next registration brings it back.",
+    warning: "Delete the topic on the brokers first. Otherwise their next registration brings it back.",
     method: "DELETE", path, of: { topic },
     plan: async () => {
       const { body } = await get(`${path}/route`, { missing: "empty" });
@@ -26,12 +26,12 @@ export function deleteTopic(topic, at) {
   });
 }
 
-/** Take a broker out of writing, or put it back. */
+/** Wipe or add the write permission of a broker. */
 export function writePerm(brokerName, isTaken, at) {
   return act({
     title: isTaken ? `Wipe write permission of ${brokerName}` : `Add write permission to ${brokerName}`,
     verb: isTaken ? "Wipe" : "Add", at,
-    warning: isTaken ? "Until it registers with a new dataVersion, producers send nothing to it."
+    warning: isTaken ? "Producers send nothing to it until it registers with a new dataVersion."
       : `Every topic of the broker gets the permission ${perm(6)}, whatever it had.`,
     method: "POST", path: `v1/brokers/${encodeURIComponent(brokerName)}/${isTaken ? "wipe" : "add"}-write-perm`,
     of: { brokerName },
@@ -45,7 +45,7 @@ export function writePerm(brokerName, isTaken, at) {
   });
 }
 
-/** Put a value, or null to delete the key. Values are shown to whoever changes them, as the field beside it is. */
+/** Put a value; null deletes the key. */
 export function putKv(namespace, key, value, at) {
   const entries = `v1/kv/${encodeURIComponent(namespace)}`;
   const path = `${entries}/${encodeURIComponent(key)}`;
@@ -65,13 +65,11 @@ async function act({ title, verb, warning = null, method, path, body, of, plan, 
   const rows = h("div", { class: "diff" });
   const said = h("div", { role: "status" });
   const yes = h("button", { type: "button", class: "danger", disabled: true, on: { click: apply } }, verb);
-  const no = h("button", { type: "button", on: { click: () => box.close() } }, "Cancel");
-  const box = h("dialog", { class: "act", "aria-label": title, on: { close: () => { box.remove(); at.reload(); } } },
+  const no = button("Cancel", () => box.close());
+  const box = dialog(title, { class: "act", onClose: at.reload },
     h("h2", null, title), warning && h("p", null, warning), h("h3", null, "What will be different"), rows, said,
     h("p", null, yes, " ", no));
   let planned = "";
-  document.body.append(box);
-  box.showModal();
   await look();
 
   async function look() {
@@ -90,7 +88,7 @@ async function act({ title, verb, warning = null, method, path, body, of, plan, 
     yes.disabled = true;
     try {
       if (JSON.stringify(await plan()) !== planned) {
-        put(said, "Something has changed since. This is what will be different now:");
+        put(said, "Something has changed since you opened this dialog. Check the new difference.");
         await look();
         return;
       }
@@ -113,7 +111,7 @@ async function act({ title, verb, warning = null, method, path, body, of, plan, 
       const own = found.body.changes.filter((row) => row.offset === receipt.offset && row.tableName);
       put(said, head, own.length ? table(own) : h("p", null, "No row is different."));
     } catch (error) {
-      put(said, head, h("p", null, `It is durable. The tables do not have it yet: ${error.message}`));
+      put(said, head, h("p", null, `The write is durable, but the tables do not have it yet: ${error.message}. See it later in the Audit Log.`));
     }
   }
 

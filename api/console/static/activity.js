@@ -1,50 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much changed when: GET /v1/activity as rows without a hole, and what its commands are to a reader.
+// GET /v1/activity: points without a gap, and commands by kind.
 
-import { Asker } from "./asker.js";
 import { here } from "./place.js";
+import { ThrottledQuery } from "./throttled_query.js";
+import { isEpoch } from "./times.js";
 
 const BROKERS = new Set(["REGISTER_BROKER", "UNREGISTER_BROKER", "CHANNEL_CLOSED", "BROKER_HEARTBEAT", "RESUME"]);
 
 /** Kinds of changes, in the order in which they are drawn, with the words of the legend. */
 export const KINDS = { broker: "brokers' own", expiry: "expiries", admin: "admin commands", refusal: "refusals" };
 
-/** Which kind a command is. */
+/** The kind of a command. */
 export function kindOfCommand(command) {
   return command === "BROKER_EXPIRED" ? "expiry" : BROKERS.has(command) ? "broker" : "admin";
 }
 
-/** The window that is looked at: the marked range, else the part of the bar that is zoomed to, else everything. */
+/** The window: the marked range, else the zoomed part of the time bar, else the whole history. */
 export function windowOf(at) {
   const { params } = here();
   const marked = params.get("from");
   if (marked !== null) {
-    const isAfter = /^\d+$/.test(marked) && /^\d+$/.test(at.asOf ?? "") && Number(marked) > Number(at.asOf);
+    const isAfter = isEpoch(marked) && isEpoch(at.asOf) && Number(marked) > Number(at.asOf);
     return isAfter ? { from: at.asOf, to: marked } : { from: marked, to: at.asOf };
   }
   const [low, high] = (params.get("zoom") ?? "").split("-");
   const to = high && (at.asOf === null || Number(high) < Number(at.asOf)) ? high : at.asOf;
-  return { from: Number(low) > 1 && (to === null || !/^\d+$/.test(to) || Number(low) - 1 < Number(to)) ? String(Number(low) - 1) : null, to };
+  return { from: Number(low) > 1 && (!isEpoch(to) || Number(low) - 1 < Number(to)) ? String(Number(low) - 1) : null, to };
 }
 
-/** One asker of the activity. */
-export class Activity {
-  /** @param {function} isWanted whether somebody looks at the answer */
+/** The activity of a window. `ask` returns null if the answer is the one it returned before, too. */
+export class Activity extends ThrottledQuery {
   constructor(isWanted) {
-    this.asker = new Asker("v1/activity", isWanted);
-    this.body = null;
+    super("v1/activity", isWanted);
   }
 
-  /** The activity; null where it is as good as what was given before, or a newer question took the place of this one. */
-  async ask(params, signal) {
-    const body = await this.asker.ask(params, signal);
-    if (body === null || body === this.body) return null;
-    this.body = body;
-    return { ...body, points: whole(body) };
+  async ask(params, at) {
+    const { last } = this;
+    this.last = await super.ask(params, at) ?? last;
+    return this.last === last ? null : { ...this.last, points: whole(this.last) };
   }
 }
 
-/** Points without a hole: nothing changed in what is added, and there was as much as before. */
+/** Add the points in which nothing changed, with the totals of the point before. */
 function whole({ points, first, last, width, by }) {
   if (!points.length) return [];
   const known = new Map(points.map((point) => [point.start, point]));

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP API, asked as whoever sits here. Nothing is asked of anybody else.
-//
-// Who that is, the browser's cookie says, which no script can read (session.js).
+// Requests to the HTTP API of this gateway. The cookie of a session (session.js) goes along.
 
 const BASE = new URL("../", document.baseURI);
 const TRIES = 4;
 
-/** A refusal: RFC 9457 problem details, or that nobody answered (status 0). */
+/** An error answer with its RFC 9457 problem details, or no answer (status 0). */
 export class ProblemError extends Error {
   constructor(status, problem) {
     super(problem.detail ?? problem.title ?? `status ${status}`);
@@ -15,13 +13,13 @@ export class ProblemError extends Error {
   }
 }
 
-/** Where the gateway is, without a slash at the end. */
+/** Address of the gateway, without a slash at the end. */
 export const origin = BASE.href.replace(/\/$/, "");
 
 /** Its address as --http takes it. */
 export const host = BASE.host;
 
-/** JSON as a value. A whole number that JavaScript would round is its digits, as text. */
+/** Decode JSON. A whole number that JavaScript would round becomes a text of its digits. */
 export function parse(text) {
   return JSON.parse(text, (_key, value, context) => (
     Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value
@@ -39,7 +37,7 @@ export function pathOf(path, params = {}) {
 }
 
 /**
- * Ask; wait and ask again where the gateway says that it is busy.
+ * Read. If the gateway is busy, wait and try again.
  * @returns {Promise<{body, epoch: ?number, offset: ?number, eventTime: ?string}>}
  * @throws {ProblemError}
  */
@@ -53,7 +51,7 @@ export async function get(path, params = {}, { signal, accept = "application/jso
   }
 }
 
-/** Write. Sent once: whether to send it again is for whoever pressed the button. */
+/** Write. It is sent once: the user decides whether to try again. */
 export async function write(method, path, body) {
   const answer = await send(method, path, { body });
   if (!answer.ok) throw await refusal(answer);

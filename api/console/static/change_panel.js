@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change in full, beside its table: before and after side by side, who sent it from where, what became of it, and what
-// else the same client changed. Which change it is stands in the address.
+// The panel beside a table of changes: before and after, client, result, and other changes of the same client. The address has
+// the key of the change.
 
 import { get } from "./api.js";
 import { h, put, show } from "./dom.js";
+import { topicLink } from "./links.js";
 import { here, link, set } from "./place.js";
 import { both, plainUtc } from "./times.js";
 import { arrow, brief, perm } from "./words.js";
@@ -48,7 +49,7 @@ export class ChangePanel {
     this.close();
   }
 
-  /** Show what the address names. Rows come anew while it is open: it is made again only where it is another. */
+  /** Show the change of the address. Rows are loaded again while the panel is open, so the same change is not drawn again. */
   update() {
     const key = here().params.get("change");
     const row = key === null ? undefined : this.find(key);
@@ -87,9 +88,9 @@ function facts(row) {
     ["Log offset", row.offset],
     ["Result", row.outcome && h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "")],
     ["User", actor?.user],
-    ["From", actor?.peer ?? (row.command === "BROKER_EXPIRED" ? "nobody: its deadline passed" : null)],
+    ["From", actor?.peer ?? (row.command === "BROKER_EXPIRED" ? "no client: the deadline of the broker passed" : null)],
     ["Gateway", actor && [actor.gateway, actor.via && ` by ${actor.via}`]],
-    ["Table", row.tableName ?? (row.command ? "none: the command itself" : null)],
+    ["Table", row.tableName ?? (row.command ? "none (the row is the command itself)" : null)],
     ...Object.entries(row.key ?? {}).map(([name, value]) => [name, typed(name, value)]),
   ];
   return h("dl", { class: "whole" }, entries.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
@@ -112,7 +113,7 @@ function sides(before, after) {
     same.length ? h("details", null, h("summary", null, `${same.length} unchanged fields`), table(same)) : null];
 }
 
-/** A value as what it is: permissions by letters, times as times, texts in quotes. */
+/** A value by its type: permissions as letters, times as times, texts in quotes. */
 function typed(name, value) {
   if (value === null || value === undefined) return h("span", { class: "quiet" }, "none");
   if (name === "perm") return perm(value);
@@ -126,7 +127,7 @@ function typed(name, value) {
 function topics(row) {
   if (!row.alike || row.alike.length < 2) return null;
   return h("details", null, h("summary", null, `The same for ${row.alike.length} topics`),
-    h("ul", { class: "others" }, row.alike.slice(0, TOPICS).map((each) => h("li", null, h("a", { href: link("history", each.topic, { of: null }) }, each.topic)))),
+    h("ul", { class: "others" }, row.alike.slice(0, TOPICS).map((each) => h("li", null, topicLink(each.topic)))),
     row.alike.length > TOPICS ? h("p", { class: "quiet" }, `and ${row.alike.length - TOPICS} more: tick "each row", or take the CSV.`) : null);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes as a table: History's columns, which the Audit Log has, too.
+// The table of changes of Dashboard, History and Audit Log.
 
 import { ChangePanel, besides, openCell } from "./change_panel.js";
 import { h } from "./dom.js";
+import { brokerLink, topicLink } from "./links.js";
 import { link } from "./place.js";
 import { Table } from "./table.js";
 import { both, plainUtc, utc } from "./times.js";
@@ -19,10 +20,7 @@ const changeColumns = (panel) => [
   { name: "result", title: "Result", value: (row) => row.outcome + (row.reason ? `: ${row.reason}` : ""), cell: (row) => h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "") },
 ];
 
-/**
- * A table of changes: what one cause changed alike in several topics is one line, as `./routelake history changes` shows it,
- * until somebody asks for each of them. CSV has each.
- */
+/** Rows that one cause changed alike in several topics are one line, until "each row" is ticked. CSV has each row. */
 export class ChangesTable extends Table {
   constructor({ tools = [], ...told }) {
     const panel = new ChangePanel((key) => this.rows.find((row) => changeKey(row) === key) ?? this.each.find((row) => changeKey(row) === key));
@@ -64,10 +62,10 @@ function together(rows) {
   return [...found.values()];
 }
 
-/** What tells a change from others. */
+/** The identity of a change. */
 const changeKey = (row) => `${row.epoch}/${row.offset}/${row.seq}/${row.tableName ?? ""}/${brief(row.key)}`;
 
-/** Who changed something last, in a line. */
+/** Sender, command and time of a change, in one line. */
 export function lastChange(row) {
   return row ? `${who(row.actor) || "time"} · ${row.command} · ${utc(row.eventTime)}` : "";
 }
@@ -80,10 +78,10 @@ const more = (row) => (row.alike?.length > 1 ? `and ${row.alike.length - 1} more
 
 function targetCell(row) {
   return h("span", { title: `${row.tableName ?? "the command"} ${brief(row.key)}` },
-    row.topic ? h("a", { href: link("history", row.topic, { of: null }) }, row.topic) : null,
+    row.topic ? topicLink(row.topic) : null,
     more(row) && ` ${more(row)}`,
     row.topic && row.brokerName ? " of " : null,
-    row.brokerName ? h("a", { href: link("history", row.brokerName, { of: "broker" }) }, row.brokerName) : null,
+    row.brokerName ? brokerLink(row.brokerName) : null,
     !row.topic && !row.brokerName ? brief(row.key) : null);
 }
 

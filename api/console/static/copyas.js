@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The question that a table answers, elsewhere: SQL, curl, the command line. A token is never part of it.
+// The query of a table as SQL, curl and a command. A token is never part of it.
 
 import { host, origin, pathOf } from "./api.js";
-import { h, put } from "./dom.js";
+import { button, dialog, h, put } from "./dom.js";
 import { standing } from "./session.js";
 
 /** A button that shows them. `make` gives {sql, path, params, cli} when it is pressed; cli is a list of words. */
 export function copyButton(make) {
-  return h("button", { type: "button", "aria-haspopup": "dialog", on: { click: () => dialog(make()) } }, "Copy as");
+  return button("Copy as", () => open(make()), { "aria-haspopup": "dialog" });
 }
 
 /** A word as a POSIX shell takes it. */
@@ -43,18 +43,16 @@ function texts({ sql, path, params, cli, accept }) {
   };
 }
 
-function dialog(found) {
+function open(found) {
   const said = h("output", { role: "status" });
-  const box = h("dialog", { class: "copy", "aria-label": "Copy as", on: { close: () => box.remove() } },
-    h("h2", null, "The same question elsewhere"),
+  const box = dialog("Copy as", { class: "copy" },
+    h("h2", null, "The same query elsewhere"),
     Object.entries(texts(found)).filter(([, text]) => text).map(([name, text]) => {
       const area = h("textarea", { readonly: true, rows: 3, "aria-label": name, spellcheck: "false" }, text);
       return h("div", { class: "way" }, h("b", null, name), area,
-        h("button", { type: "button", on: { click: () => copy(area, said, name) } }, `Copy ${name}`));
+        button(`Copy ${name}`, () => copy(area, said, name)));
     }),
-    said, h("button", { type: "button", on: { click: () => box.close() } }, "Close"));
-  document.body.append(box);
-  box.showModal();
+    said, button("Close", () => box.close()));
 }
 
 /** Pages over plain HTTP from another machine have no clipboard: then the text is selected. */

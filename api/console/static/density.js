@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strip under the time bar: how much changed in which epochs, coloured by kind, with marks for admin commands and
-// expiries. Drag selects a window, the wheel zooms. It is a picture of what keys and the Audit Log give, too.
+// The strip above the time bar: the number of changes by epoch, colored by kind, with marks for admin commands and expiries.
+// Drag selects a window, the wheel zooms. Keys and the Audit Log do the same without a pointer.
 
 import { Activity, KINDS, adminCommands, byKind } from "./activity.js";
 import { h, put, svg } from "./dom.js";
@@ -19,6 +19,7 @@ export class Density {
   /**
    * @param {Object} told
    * @param {function} told.view the epochs that the bar shows: {low, high, newest}
+   * @param {function} told.loaded returns a promise: the page is loaded
    * @param {function} told.onZoom gets {low, high}
    * @param {function} told.onSelect gets {low, high} of a window
    * @param {function} told.onPick gets an epoch
@@ -37,7 +38,7 @@ export class Density {
     this.element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
-  /** Draw the part of the bar that is shown; ask for it where it is not known. */
+  /** Draw the part that the bar shows, and load it. */
   show() {
     clearTimeout(this.resting);
     this.resting = setTimeout(() => this.load().catch(() => null), REST_MS); // without it the bar is as it was
@@ -45,6 +46,7 @@ export class Density {
   }
 
   async load() {
+    await this.told.loaded(); // the page first
     const { low, high, newest } = this.told.view();
     if (!newest) return;
     const params = { by: "epoch", points: POINTS, from: low > 1 ? low - 1 : null, to: high < newest ? high : null };

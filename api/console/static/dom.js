@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements from values. Text is always text: nothing here, or anywhere in the console, makes HTML from a string.
+// Elements from values. Text stays text: no module makes HTML from a string.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,6 +16,19 @@ export function h(tag, props, ...children) {
 /** The same for SVG. */
 export function svg(tag, props, ...children) {
   return filled(document.createElementNS(SVG, tag), props, children);
+}
+
+/** A button that submits no form. */
+export function button(text, onClick, props = {}) {
+  return h("button", { type: "button", ...props, on: { click: onClick } }, text);
+}
+
+/** A modal dialog that is open now, and is removed when it is closed; `onClose` is called then. */
+export function dialog(label, { onClose, ...props }, ...children) {
+  const box = h("dialog", { "aria-label": label, ...props, on: { close: () => { box.remove(); onClose?.(); } } }, children);
+  document.body.append(box);
+  box.showModal();
+  return box;
 }
 
 /** Put other children into an element. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the keys do.
 
-import { h } from "./dom.js";
+import { button, dialog, h } from "./dom.js";
 
 const KEYS = [
   [", .", "an epoch back, an epoch on (on the bar: arrows)"],
@@ -19,9 +19,7 @@ const KEYS = [
 
 /** Show them. */
 export function help() {
-  const box = h("dialog", { "aria-label": "Keys", on: { close: () => box.remove() } }, h("h2", null, "Keys"),
+  const box = dialog("Keys", {}, h("h2", null, "Keys"),
     h("dl", null, KEYS.map(([key, does]) => [h("dt", null, h("kbd", null, key)), h("dd", null, does)])),
-    h("button", { type: "button", on: { click: () => box.close() } }, "Close"));
-  document.body.append(box);
-  box.showModal();
+    button("Close", () => box.close()));
 }

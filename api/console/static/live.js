@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /v1/events, by fetch: EventSource does not tell why it was refused. Comes again by itself, from the last epoch that it was told.
+// GET /v1/events by fetch, because EventSource does not tell why a request is refused. It reconnects by itself from its last epoch.
 //
-// A hidden tab does not listen: a browser has six connections to a gateway for all tabs together.
+// A hidden tab is not connected: a browser has six connections to a gateway for all tabs together.
 
 import { open } from "./api.js";
 
 const RETRY_MS = 2000;
 
-/** One listener. `onEpoch` gets each event's data, `onReset` hears that too much was missed, `onState` whether it listens. */
+/** A subscriber. `onEpoch` gets the data of each event, `onReset` is called after a gap, `onState` gets the state of the connection. */
 export class Live {
   constructor({ onEpoch, onReset, onState }) {
     this.told = { onEpoch, onReset, onState };
@@ -17,7 +17,7 @@ export class Live {
     document.addEventListener("visibilitychange", () => this.settle());
   }
 
-  /** Listen, or do not. */
+  /** Connect or disconnect. */
   set(isWanted) {
     this.wanted = isWanted;
     this.settle();

@@ -1,39 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shell: which page, at which moment, live or not. A page is {title, element, load(at)}: made once for a name, and
-// loaded anew whenever the moment, a parameter, or at "now" the world changes.
+// The frame of all pages. A page is {title, element, load(at)}. It is made once for a name, and loaded again when the point in
+// time, a parameter, or at "now" the routes change.
 
 import { ProblemError, get } from "./api.js";
-import { auditPage } from "./page_audit.js";
-import { clusterPage } from "./page_cluster.js";
-import { comparePage } from "./page_compare.js";
-import { dashboardPage } from "./page_dashboard.js";
 import { h, put, show } from "./dom.js";
-import { historyPage } from "./page_history.js";
-import { lifelinesPage } from "./page_lifelines.js";
 import { Live } from "./live.js";
-import { opsPage } from "./page_ops.js";
 import { here, link, set } from "./place.js";
 import { learn, logIn, logInButton, standing } from "./session.js";
 import { TimeBar } from "./timebar.js";
-import { both, moment } from "./times.js";
-import { topicPage } from "./page_topic.js";
-import { topicsPage } from "./page_topics.js";
+import { both, isEpoch, moment } from "./times.js";
 import { help } from "./help.js";
 
 const PAGES = {
-  dashboard: { title: "Dashboard", make: dashboardPage, key: "d", isOfWindow: true },
-  cluster: { title: "Cluster", make: clusterPage, key: "c" },
-  lifelines: { title: "Lifelines", make: lifelinesPage, key: "l", isOfWindow: true },
-  topics: { title: "Topic", make: topicsPage, key: "t" },
-  topic: { title: "Router", make: topicPage, isHidden: true },
-  history: { title: "History", make: historyPage, isHidden: true },
-  compare: { title: "Compare", make: comparePage, key: "x" },
-  audit: { title: "Audit Log", make: auditPage, key: "a" },
-  ops: { title: "OPS", make: opsPage, key: "o" },
+  dashboard: { title: "Dashboard", about: "See whether this routelake is ready, how much it holds, and what changed last.", load: async () => (await import("./page_dashboard.js")).dashboardPage, key: "d", isOfWindow: true },
+  cluster: { title: "Cluster", about: "See every address of every broker group, alive or not. Wipe or add the write permission of a group.", load: async () => (await import("./page_cluster.js")).clusterPage, key: "c" },
+  lifelines: { title: "Lifelines", about: "See when each address of each broker was registered, silent or expired, in the window of the time bar. Click a lane to see the nearest change.", load: async () => (await import("./page_lifelines.js")).lifelinesPage, key: "l", isOfWindow: true },
+  topics: { title: "Topic", about: "Find a topic. Its name leads to its route, and \"last changed by\" leads to its history.", load: async () => (await import("./page_topics.js")).topicsPage, key: "t" },
+  topic: { title: "Router", about: "See the route of a topic as clients get it, warnings, and the client that set each part.", load: async () => (await import("./page_topic.js")).topicPage, isHidden: true },
+  history: { title: "History", about: "See the states of a topic or a broker one after the other, and every change.", load: async () => (await import("./page_history.js")).historyPage, isHidden: true },
+  compare: { title: "Compare", about: "See the differences between an earlier time and the time of the bar.", load: async () => (await import("./page_compare.js")).comparePage, key: "x" },
+  audit: { title: "Audit Log", about: "Find a change or a refusal. Enter values in the fields to filter.", load: async () => (await import("./page_audit.js")).auditPage, key: "a" },
+  ops: { title: "OPS", about: "See and change KV config. See the NameServer config, self-preservation and the epochs.", load: async () => (await import("./page_ops.js")).opsPage, key: "o" },
 };
-const ONLY_SHOWN = ["q", "kinds", "zoom", "change"]; // parameters that change what is shown of what was loaded
+const NOT_LOADED = ["q", "kinds", "zoom", "change"]; // parameters for which nothing is loaded again
 const LIVE_MS = 300;
-const REST = 4; // live updates leave the gateway alone for so many times as long as the last one took
+const PAUSE = 4; // between live updates, times the duration of the last one
 
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");
@@ -50,14 +41,17 @@ let soon = null;
 let took_ms = 0;
 let news = new Set(); // topics that live events named since the last load; null: any
 
-const bar = new TimeBar(document.getElementById("time"), () => loading);
+const bar = new TimeBar(document.getElementById("time"), async () => {
+  await loadModule(kindOf(here()));
+  await loading;
+});
 const live = new Live({
   onEpoch: (event) => {
     bar.grown(event.epoch, event.eventTime);
     if (here().params.get("as_of") !== null) return;
     if (event.topicCount > event.topics.length) news = null;
     event.topics.forEach((topic) => news?.add(topic));
-    soon ??= setTimeout(() => reload(news), Math.max(LIVE_MS, REST * took_ms));
+    soon ??= setTimeout(() => reload(news), Math.max(LIVE_MS, PAUSE * took_ms));
   },
   onReset: (event) => {
     bar.grown(event.epoch);
@@ -70,7 +64,7 @@ const who = logInButton(begin);
 const sites = h("span");
 put(document.getElementById("top"),
   h("a", { class: "name", href: "#/dashboard" }, "routelake"), nav,
-  h("span", { class: "right" }, h("label", { for: "live" }, liveBox, " ", liveState), sites, who.button,
+  h("span", { class: "right" }, h("label", { for: "live" }, liveBox, " ", liveState), sites, who.element,
     h("button", { type: "button", on: { click: help } }, "Keys")));
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -78,9 +72,10 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", arrived);
 addEventListener("keydown", keyed);
+loadModule(kindOf(here())).catch(() => null); // beside the session; arrived tells of a failure
 begin();
 
-/** Learn who sits here, load the page as they may see it, learn of the epochs, and listen from the newest of them on. */
+/** Get the permissions of the user, load the page and the epochs, and subscribe from the newest epoch on. */
 async function begin() {
   live.set(false);
   await learn().catch(() => null); // the page's own reads say what is wrong
@@ -99,7 +94,17 @@ function settle() {
   live.set(standing.mayRead && live.lastId !== null && liveBox.checked && here().params.get("as_of") === null);
 }
 
-/** The address is another one. */
+/** The module of a page is loaded when the page is first shown, so that the first page does not wait for the others. */
+function loadModule(kind) {
+  kind.loading ??= kind.load().then((make) => { kind.make = make; });
+  return kind.loading;
+}
+
+function kindOf(place) {
+  return PAGES[place.page] ?? PAGES.dashboard;
+}
+
+/** The address has changed. */
 function arrived() {
   const place = here();
   const asked_at = place.params.get("as_of");
@@ -108,7 +113,14 @@ function arrived() {
     set({ as_of: found_at === "now" ? null : found_at }, { replace: true });
     return;
   }
-  const kind = PAGES[place.page] ?? PAGES.dashboard;
+  const kind = kindOf(place);
+  if (!kind.make) {
+    loadModule(kind).then(arrived, () => {
+      kind.loading = undefined;
+      complain(new ProblemError(0, { title: "No answer", detail: "the gateway does not send the page. Reload (F5)" }));
+    });
+    return;
+  }
   const key = `${place.page}/${place.name}/${place.params.get("of") ?? ""}`;
   const asked = question(place.params) + (kind.isOfWindow ? place.params.get("zoom") ?? "" : "");
   for (const [name, found] of Object.entries(links)) {
@@ -122,7 +134,7 @@ function arrived() {
   if (page?.key !== key) {
     if (page) main.focus();
     page = { key, ...kind.make(place.name) };
-    put(main, h("h1", null, page.title ?? kind.title), notice, page.element);
+    put(main, h("h1", null, page.title ?? kind.title), h("p", { class: "about" }, kind.about), notice, page.element);
     document.title = `${page.title ?? kind.title} · routelake`;
   }
   page.asked = asked;
@@ -131,18 +143,19 @@ function arrived() {
 
 function question(params) {
   const found = new URLSearchParams(params);
-  for (const name of ONLY_SHOWN) found.delete(name);
+  for (const name of NOT_LOADED) found.delete(name);
   return found.toString();
 }
 
-/** Load the page. `changed` are the topics that may be others than they were; null: any. */
+/** Load the page. `changed` are the topics that may have changed; null: any. */
 function reload(changed) {
   clearTimeout(soon);
   soon = null;
   news = new Set();
   stopLoading.abort();
   stopLoading = new AbortController();
-  if (!standing.mayRead) { // what is refused would be told of, in the history, too
+  if (page === null) return; // its module is being loaded
+  if (!standing.mayRead) { // a refused request would also be recorded in the history
     askLogIn();
     return;
   }
@@ -158,10 +171,17 @@ async function load(wanted, signal, changed) {
     isNow: asOf === null,
     reload: () => reload(null),
     epoch: () => bar.newest, // the newest that the console knows of
-    /** An answer came: the bar and the banner say which cut it is. */
+    /** Show the epoch of an answer on the bar and in the banner. */
     cut: (answer) => {
       if (asOf !== null && answer.epoch !== null) bar.at(answer);
       if (asOf !== null && answer.eventTime) tell(answer, asOf);
+    },
+    /** The same for a page whose answers do not have the epoch of the time that is shown; null: now. */
+    showTime: async () => {
+      if (asOf === null) return null;
+      const answer = await get("v1/topics", { limit: 1, as_of: asOf }, { signal });
+      at.cut(answer);
+      return answer;
     },
   };
   document.body.classList.toggle("past", !at.isNow);
@@ -181,15 +201,15 @@ async function load(wanted, signal, changed) {
 }
 
 function tell(answer, asOf) {
-  const time = /^\d+$/.test(asOf) ? answer.eventTime : asOf;
-  put(banner, `This is how it was at ${both(time)}, epoch ${answer.epoch}. You cannot change anything at an earlier time. `,
+  const time = isEpoch(asOf) ? answer.eventTime : asOf;
+  put(banner, `You see ${both(time)}, epoch ${answer.epoch}. You can change things only at "now". `,
     h("button", { type: "button", on: { click: () => bar.now() } }, "Back to now"));
   show(banner, true);
 }
 
 function complain(error) {
   if (!(error instanceof ProblemError)) {
-    put(notice, h("p", { class: "bad" }, `The console has a defect: ${error.message}`));
+    put(notice, h("p", { class: "bad" }, `The console failed: ${error.message}. Reload the page. If it fails again, report a defect.`));
     throw error;
   }
   if (error.status === 401) askLogIn(); // the session has ended
@@ -197,11 +217,11 @@ function complain(error) {
 }
 
 function askLogIn() {
-  put(notice, h("p", null, "This gateway shows nothing to whom it does not know. ",
+  put(notice, h("p", null, "You need to log in to see the data of this gateway. ",
     h("button", { type: "button", on: { click: () => logIn(begin) } }, "Log in")));
 }
 
-/** Other routelakes, if the gateway was given a list: links to their own consoles, at the same page and time. */
+/** Links to the consoles of other routelakes, at the same page and time. */
 async function learnSites() {
   const { body } = await get("console/sites.json");
   if (!body.sites.length) return;
@@ -212,11 +232,11 @@ async function learnSites() {
   put(sites, choice);
 }
 
-/** Epochs are of one lake alone; times are everybody's. */
+/** The same place in another routelake: times instead of epochs, which only this routelake has. */
 function elsewhere() {
   const { page: name, name: of, params } = here();
-  const isEpoch = (key) => /^\d+$/.test(params.get(key) ?? "");
-  return link(name, of, { ...(isEpoch("as_of") ? { as_of: bar.times.get(Number(params.get("as_of"))) } : {}), ...(isEpoch("from") ? { from: null } : {}), zoom: null });
+  const isOwn = (key) => isEpoch(params.get(key));
+  return link(name, of, { ...(isOwn("as_of") ? { as_of: bar.times.get(Number(params.get("as_of"))) } : {}), ...(isOwn("from") ? { from: null } : {}), zoom: null });
 }
 
 function keyed(event) {

@@ -47,10 +47,10 @@ export function overview() {
     const own = { ...windowOf(at), points: POINTS };
     asked = own;
     try {
-      const found = await counted.ask(own, at.signal);
+      const found = await counted.ask(own, { signal: at.signal });
       if (found) showChanges(found);
       if (!isShown() || JSON.stringify(own) !== JSON.stringify(asked)) return; // a newer window is asked for
-      const sums = await summed.ask({ ...own, totals: "true" }, at.signal);
+      const sums = await summed.ask({ ...own, totals: "true" }, { signal: at.signal });
       if (sums) showTotals(sums);
     } catch (error) {
       if (at.signal.aborted) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audit Log: everything that changed, by whom; also what was refused.
+// Audit Log: every change and refusal, with filters.
 
 import { get, host } from "./api.js";
 import { ChangesTable } from "./changes.js";
@@ -7,6 +7,7 @@ import { options, sqlMoment } from "./copyas.js";
 import { h, show } from "./dom.js";
 import { here, set } from "./place.js";
 import { saveAs } from "./table.js";
+import { isEpoch } from "./times.js";
 
 const PAGE = 500;
 const FILTERS = {
@@ -19,7 +20,6 @@ export function between(at) {
   const { params } = here();
   const asked = { from: params.get("from"), to: at.asOf };
   for (const name of [...Object.keys(FILTERS), "outcome", "tableName"]) asked[name] = params.get(name);
-  const isEpoch = (text) => /^\d+$/.test(text ?? "");
   if (isEpoch(asked.from) && isEpoch(asked.to) && Number(asked.from) > Number(asked.to)) {
     [asked.from, asked.to] = [asked.to, asked.from]; // the mark is after the moment: the range is the same
   }
@@ -50,7 +50,7 @@ export function auditPage() {
   const older = h("button", { type: "button", on: { click: more } }, "Older");
   const whole = h("button", { type: "button", on: { click: csv } }, "CSV from the gateway");
   const table = new ChangesTable({
-    caption: "Audit Log", isMain: true, tools: [older, whole],
+    caption: "Audit Log", isMain: true, empty: "No change matches. Remove a filter, or mark a longer range on the time bar.", tools: [older, whole],
     copy: () => {
       const asked = between(at);
       return {
@@ -82,7 +82,7 @@ export function auditPage() {
     element: h("div", null, filters(), table.element),
     async load(now) {
       at = now;
-      if (!now.isNow) now.cut(await get("v1/topics", { limit: 1, as_of: now.asOf }, { signal: now.signal }));
+      await now.showTime();
       rows = await page(null);
       table.setRows(rows);
     },

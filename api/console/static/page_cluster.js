@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cluster: every address of every broker group, alive or not.
+// Cluster: every address of every broker group.
 
 import { writePerm } from "./actions.js";
 import { get } from "./api.js";
 import { sqlMoment } from "./copyas.js";
 import { h } from "./dom.js";
-import { link } from "./place.js";
+import { brokerLink } from "./links.js";
 import { actionButton } from "./session.js";
 import { Table } from "./table.js";
 import { fromNow, plainUtc, utc } from "./times.js";
@@ -16,15 +16,16 @@ export function clusterPage() {
   let at = null;
   const table = new Table({
     caption: "Brokers", isMain: true,
+    empty: "No broker is registered at this time. Start a broker with this gateway as its namesrvAddr, or go to another time.",
     key: (row) => `${row.brokerName}/${row.brokerAddr}`,
     columns: [
       { name: "cluster", title: "Cluster", value: (row) => row.clusterName },
-      { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => h("a", { href: link("history", row.brokerName, { of: "broker" }) }, row.brokerName) },
+      { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => brokerLink(row.brokerName) },
       { name: "no", title: "NO.", value: (row) => brokerNo(row.brokerId) },
       { name: "address", title: "Address", value: (row) => row.brokerAddr },
       { name: "alive", title: "alive", value: (row) => (row.isLive ? "yes" : "no"), cell: (row) => h("span", { class: row.isLive ? "good" : "bad" }, row.isLive ? "yes" : "no") },
       { name: "zone", title: "zone", value: (row) => row.zoneName ?? "" },
-      { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp (UTC)", width: 27, value: (row) => row.lastUpdateTimestamp ?? null, cell: (row) => plainUtc(row.lastUpdateTimestamp) },
+      { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp (UTC)", width: 30, value: (row) => row.lastUpdateTimestamp ?? null, cell: (row) => plainUtc(row.lastUpdateTimestamp) },
       { name: "expires", title: "expires", width: 14, value: (row) => row.expireTimestamp ?? null, cell: expires },
       { name: "dataVersion", title: "dataVersion", value: (row) => version(row.dataVersion) },
       { name: "actions", title: "Actions", width: 22, value: () => "", cell: actions },

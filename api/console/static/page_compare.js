@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compare: what is different between two moments, whatever happened in between.
+// Compare: the differences between two points in time.
 
 import { pages } from "./api.js";
 import { ChangePanel, besides, openCell } from "./change_panel.js";
 import { sqlMoment } from "./copyas.js";
 import { h, put } from "./dom.js";
+import { fromForm } from "./from_form.js";
 import { between, cliOptions, filters } from "./page_audit.js";
-import { link, here, set } from "./place.js";
+import { link } from "./place.js";
 import { Table } from "./table.js";
-import { both, moment } from "./times.js";
+import { both } from "./times.js";
 import { arrow, brief } from "./words.js";
 
 const MOST_PAGES = 50;
@@ -17,7 +18,7 @@ const OPS = { i: "only later", d: "only earlier", u: "different" };
 /** The page. */
 export function comparePage() {
   let at = null;
-  const from = h("input", { type: "text", "aria-label": "Compare from: epoch, time, -2h", placeholder: "epoch, time, -2h", value: here().params.get("from") ?? "" });
+  const from = fromForm("Compare from", h("span", null, " with the time of the bar"));
   const said = h("p", { role: "status" });
   const keyOf = (row) => `${row.tableName}/${brief(row.key)}`;
   const panel = new ChangePanel((key) => table.rows.find((row) => keyOf(row) === key));
@@ -40,32 +41,26 @@ export function comparePage() {
     },
   });
 
-  function begin(event) {
-    event.preventDefault();
-    const found = moment(from.value);
-    if (found === null || found === "now") put(said, "from: an epoch, a time such as 2026-01-31 03:00, 02:55, or -2h");
-    else set({ from: found });
-  }
-
   return {
-    element: h("div", null,
-      h("form", { class: "filters", on: { submit: begin } }, h("label", null, "from ", from), h("button", null, "Compare"), h("span", null, " with the moment of the bar")),
-      filters(), said, besides(table, panel)),
+    element: h("div", null, from.element, filters(), said, besides(table, panel)),
     async load(now) {
       at = now;
       const asked = between(now);
-      if (document.activeElement !== from) from.value = here().params.get("from") ?? "";
+      from.show();
       if (asked.from === null) {
-        put(said, "Enter a time in \"from\", or mark a range on the time bar (m), to see what is different.");
+        put(said);
+        await now.showTime();
+        table.empty = "Enter the earlier time in \"Compare from\", or mark a range on the time bar (m).";
         table.setRows([]);
         return;
       }
       const rows = [];
       const found = await pages("v1/diff", asked, { signal: now.signal, most: MOST_PAGES, take: (body) => rows.push(...body.differences) });
       const { from: earlier, to: later } = found.body;
-      put(said, `Before is epoch ${earlier.epoch} of ${both(earlier.eventTime)}; after is epoch ${later.epoch} of ${both(later.eventTime)}. `,
-        found.body.nextCursor ? `More than ${rows.length} rows are different; these are the first.` : `${rows.length} rows are different.`);
+      put(said, `Before is epoch ${earlier.epoch} of ${both(earlier.eventTime)}. After is epoch ${later.epoch} of ${both(later.eventTime)}. `,
+        found.body.nextCursor ? `More than ${rows.length} rows are different. These are the first.` : `${rows.length} rows are different.`);
       now.cut({ epoch: later.epoch, eventTime: later.eventTime });
+      table.empty = "Nothing is different. Enter an earlier time, or remove a filter.";
       table.setRows(rows);
       panel.update();
     },

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dashboard: is it well, how much is there, who is about to expire, what changed last.
+// Dashboard: readiness, counts, charts, brokers near expiry, last changes.
 
 import { get } from "./api.js";
 import { ChangesTable } from "./changes.js";
 import { h, put, show } from "./dom.js";
+import { brokerLink } from "./links.js";
 import { overview } from "./overview.js";
-import { link } from "./place.js";
 import { Table } from "./table.js";
-import { fromNow, utc } from "./times.js";
+import { fromNow, plainUtc } from "./times.js";
 
 const LAST = 500;
 
@@ -20,18 +20,18 @@ export function dashboardPage() {
   const near = new Table({
     caption: "Brokers near expiry", key: (row) => `${row.brokerName}/${row.brokerAddr}`,
     columns: [
-      { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => h("a", { href: link("history", row.brokerName, { of: "broker" }) }, row.brokerName) },
+      { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => brokerLink(row.brokerName) },
       { name: "address", title: "Address", value: (row) => row.brokerAddr },
-      { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp", value: (row) => row.lastUpdateTimestamp, cell: (row) => utc(row.lastUpdateTimestamp) },
+      { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp (UTC)", width: 30, value: (row) => row.lastUpdateTimestamp, cell: (row) => plainUtc(row.lastUpdateTimestamp) },
       { name: "expires", title: "expires", value: (row) => row.expireTimestamp, cell: (row) => fromNow(row.expireTimestamp) },
     ],
     copy: () => ({ sql: "FROM live_at(now())", path: "v1/brokers", params: {}, cli: null }),
   });
-  const none = h("p", null, "None.");
+  const none = h("p", { class: "quiet" }, "No broker has been silent for more than half of its timeout.");
   const silent = h("section", { "aria-label": "Brokers near expiry" }, h("h2", null, "Silent for more than half of their timeout"), none, near.element);
   const charts = overview();
   const changes = new ChangesTable({
-    caption: "Last changes",
+    caption: "Last changes", empty: "Nothing has changed yet. The first registration of a broker is the first change.",
     copy: () => ({
       sql: `SELECT * FROM changes ORDER BY epoch DESC, "offset" DESC LIMIT ${LAST}`, path: "v1/changes", params: { to: at.asOf, limit: LAST },
       cli: ["history", "changes", ...(at.isNow ? [] : ["--to", at.asOf])],
@@ -54,7 +54,7 @@ export function dashboardPage() {
         topics: topics.body.total, clusters: Object.keys(clusters.body.clusterAddrTable).length,
         "broker groups": Object.keys(clusters.body.brokerAddrTable).length, "live brokers": brokers.body.brokers.length, epoch: topics.epoch,
       };
-      if (now.isNow) Object.assign(counts, await well(signal));
+      if (now.isNow) Object.assign(counts, await readiness(signal));
       put(facts, Object.entries(counts).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
       const quiet = now.isNow ? brokers.body.brokers.filter(isNear) : [];
       near.setRows(quiet);
@@ -65,8 +65,8 @@ export function dashboardPage() {
     },
   };
 
-  /** Readiness as it is; the rest of the facts. */
-  async function well(signal) {
+  /** Show the readiness checks; return the age of the routes. */
+  async function readiness(signal) {
     const found = (await get("readyz", {}, { signal, fine: [503] })).body;
     put(checks, Object.entries(found.checks).map(([name, check]) =>
       h("li", { class: check.ok ? "good" : "bad" }, `${name}: ${check.ok ? "ok" : check.reason}`)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// History of a topic or a broker: its states, one after the other, and every change.
+// History of a topic or a broker: its states and changes, newest first.
 
 import { get } from "./api.js";
 import { ChangesTable } from "./changes.js";
@@ -8,12 +8,12 @@ import { options, quoted, sqlMoment } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { here, link } from "./place.js";
 import { Table } from "./table.js";
-import { plainUtc, span } from "./times.js";
+import { isEpoch, plainUtc, span } from "./times.js";
 import { brief, perm, who } from "./words.js";
 
 const MOST = 1000;
 const LEGEND = {
-  topic: { good: "may be written", half: "only read", none: "neither" },
+  topic: { good: "may be written", half: "may only be read", none: "may not be read or written" },
   broker: { good: "alive", none: "not alive" },
 };
 
@@ -23,10 +23,11 @@ export function historyPage(name) {
   const path = `v1/${isBroker ? "brokers" : "topics"}/${encodeURIComponent(name)}/timeline`;
   const filter = isBroker ? { brokerName: name } : { topic: name };
   let at = null;
-  let end_ms = Date.now(); // the moment that is shown
+  let end_ms = Date.now(); // the time that is shown
+  const empty = `Nothing of ${name} is recorded up to this time. Check the spelling, or go to a later time.`;
   const chart = h("div", { class: "chart" });
   const states = new Table({
-    caption: "States", key: (row) => `${row.fromEpoch}/${row.from}/${row.begunBy.offset}`,
+    caption: "States", empty, key: (row) => `${row.fromEpoch}/${row.from}/${row.begunBy.offset}`,
     columns: [
       { name: "from", title: "from (UTC)", width: 26, value: (row) => row.from, cell: (row) => h("a", { href: link(isBroker ? "cluster" : "topic", isBroker ? "" : name, { as_of: row.from }) }, plainUtc(row.from)) },
       { name: "to", title: "to (UTC)", width: 26, value: (row) => row.to ?? "", cell: (row) => (row.to === null ? "still" : plainUtc(row.to)) },
@@ -42,7 +43,7 @@ export function historyPage(name) {
     }),
   });
   const changes = new ChangesTable({
-    caption: "Changes",
+    caption: "Changes", empty,
     copy: () => ({
       sql: `SELECT * FROM changes WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)} ORDER BY epoch DESC, "offset" DESC`,
       path: "v1/changes", params: { ...filter, to: at.asOf, limit: MOST },
@@ -71,20 +72,13 @@ export function historyPage(name) {
       const listed = await get("v1/changes", { ...filter, to: now.asOf, limit: MOST }, { signal: now.signal });
       changes.setRows(listed.body.changes);
       const found = await get(path, { to: now.asOf, limit: MOST, missing: "empty" }, { signal: now.signal });
-      const cut = now.isNow ? null : await cutOf(now);
-      end_ms = cut ? Date.parse(/^\d+$/.test(now.asOf) ? cut.eventTime : now.asOf) : Date.now();
+      const cut = await now.showTime();
+      end_ms = cut ? Date.parse(isEpoch(now.asOf) ? cut.eventTime : now.asOf) : Date.now();
       const { intervals } = found.body;
       states.setRows(intervals);
       put(chart, strip(intervals.map((row) => ({ from: row.from, to: row.to, kind: kind(row), text: state(row) })), isBroker ? LEGEND.broker : LEGEND.topic, end_ms));
     },
   };
-}
-
-/** Which cut a moment of the past is in. */
-async function cutOf(now) {
-  const found = await get("v1/clusters", { as_of: now.asOf }, { signal: now.signal });
-  now.cut(found);
-  return found;
 }
 
 const cause = (found) => (found ? `${found.command} ${who(found.actor)}` : "");

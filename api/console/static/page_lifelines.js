@@ -4,10 +4,11 @@
 
 import { windowOf } from "./activity.js";
 import { get } from "./api.js";
-import { Asker } from "./asker.js";
 import { h, put, svg } from "./dom.js";
+import { brokerLink } from "./links.js";
 import { link } from "./place.js";
 import { Table } from "./table.js";
+import { ThrottledQuery } from "./throttled_query.js";
 import { plainUtc, span } from "./times.js";
 import { brokerNo } from "./words.js";
 
@@ -24,15 +25,15 @@ const LEGEND = [
 export function lifelinesPage() {
   let at = null;
   let shown = { begin: 0, end: 1 };
-  const asker = new Asker("v1/lifelines", () => table.element.isConnected);
+  const query = new ThrottledQuery("v1/lifelines", () => table.element.isConnected);
   const axis = h("div", { class: "axis lanes" });
   const said = h("p", { role: "status" });
   const legend = h("p", { class: "legend wide" }, LEGEND.map(([kind, words]) => [h("i", { class: kind }), words]));
   const table = new Table({
-    caption: "Lifelines", isMain: true, key: (row) => `${row.brokerName}/${row.clusterName}/${row.brokerAddr}`,
+    caption: "Lifelines", isMain: true, empty: "No broker was registered in this window. Mark another range on the time bar, or go to now (n).", key: (row) => `${row.brokerName}/${row.clusterName}/${row.brokerAddr}`,
     columns: [
       { name: "cluster", title: "Cluster", width: 9, value: (row) => row.clusterName },
-      { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => h("a", { href: link("history", row.brokerName, { of: "broker" }) }, row.brokerName) },
+      { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => brokerLink(row.brokerName) },
       { name: "no", title: "NO.", width: 10, value: (row) => brokerNo(row.brokerId) },
       { name: "address", title: "Address", value: (row) => row.brokerAddr },
       { name: "state", title: "State", width: 12, value: (row) => row.state, cell: (row) => h("span", { class: row.isAlive ? "good" : "bad" }, row.state) },
@@ -78,22 +79,17 @@ export function lifelinesPage() {
 
   return {
     element: h("div", null,
-      h("p", null, "One lane for each address of each broker, in the window of the time bar. Click a lane to see the change nearest to the pointer."),
       said, legend, table.element),
     async load(now) {
       at = now;
       const asked = windowOf(now);
-      const [body, live, groups] = await Promise.all([
-        asker.ask(asked, now.signal, now.epoch()),
+      const [body, live] = await Promise.all([
+        query.ask(asked, now),
         asked.to === null ? get("v1/brokers", {}, { signal: now.signal }) : null,
-        now.isNow ? null : get("v1/clusters", { as_of: now.asOf }, { signal: now.signal }),
+        now.showTime(),
       ]);
       if (body === null) return; // another window is asked for
-      if (body.epoch < now.epoch()) {
-        const timer = setTimeout(now.reload, asker.rest_ms); // what is newer, when the gateway has rested
-        now.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
-      }
-      if (groups) now.cut(groups);
+      query.reloadIfOld(now);
       shown = { begin: Date.parse(body.from), end: Math.max(Date.parse(body.to), Date.parse(body.from) + 1) };
       if (live) shown.end = Math.max(shown.end, ...live.body.brokers.map((row) => row.lastUpdateTimestamp));
       put(axis, Array.from({ length: TICKS }, (_, index) => {
@@ -101,9 +97,9 @@ export function lifelinesPage() {
         return h("span", { title: `${text} UTC` }, index === 0 ? text.slice(5, 16) : text.slice(11, 19));
       }));
       const rows = lanes(body, live?.body.brokers ?? [], shown);
-      put(said, rows.length ? `${rows.length} addresses from ${plainUtc(body.from).slice(0, 19)} to ${plainUtc(body.to).slice(0, 19)} UTC.` : "No broker was registered in this window. Mark another range on the time bar, or go to now (n).",
-        body.leftOut ? ` ${body.leftOut} older lives are left out: mark a shorter range.` : null,
-        body.writeTurnsLeftOut ? ` ${body.writeTurnsLeftOut} older changes of the write permission are left out: mark a shorter range.` : null);
+      put(said, rows.length ? `${rows.length} addresses from ${plainUtc(body.from).slice(0, 19)} to ${plainUtc(body.to).slice(0, 19)} UTC.` : null,
+        body.leftOut ? ` ${body.leftOut} older lives are left out. Mark a shorter range.` : null,
+        body.writeTurnsLeftOut ? ` ${body.writeTurnsLeftOut} older changes of the write permission are left out. Mark a shorter range.` : null);
       table.setRows(rows);
     },
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OPS: KV configuration (values hidden until asked for), the NameServer's own, self-preservation, and the epochs with SQL to copy.
+// OPS: KV config, NameServer config, self-preservation, quarantine and epochs.
 
 import { putKv } from "./actions.js";
 import { get } from "./api.js";
@@ -22,9 +22,8 @@ export function opsPage() {
   const value = h("input", { "aria-label": "Value", placeholder: "value" });
   const form = h("form", { class: "filters", on: { submit: (event) => { event.preventDefault(); putKv(namespace.value.trim(), key.value.trim(), value.value, at); } } },
     key, value, actionButton({ type: "submit" }, "Put…"));
-  const missing = h("p", { role: "status" });
   const kv = new Table({
-    caption: "KV config", key: (row) => row.key,
+    caption: "KV config", key: (row) => row.key, empty: "This namespace has no entries. Enter another namespace, or a key and a value.",
     columns: [
       { name: "key", title: "Key", value: (row) => row.key },
       { name: "value", title: "Value", width: 40, value: (row) => (shown.has(row.key) ? row.value : "hidden"), cell: valueCell },
@@ -43,7 +42,7 @@ export function opsPage() {
   const withheld = h("p", { role: "status" });
   const preservation = h("p");
   const epochs = new Table({
-    caption: "Epochs", key: (row) => row.epoch,
+    caption: "Epochs", key: (row) => row.epoch, empty: "There is no epoch yet. The first event makes one.",
     columns: [
       { name: "epoch", title: "Epoch", numeric: true, width: 12, value: (row) => row.epoch, cell: (row) => h("button", { type: "button", "aria-label": `Go to epoch ${row.epoch}`, on: { click: () => set({ as_of: String(row.epoch) }) } }, row.epoch) },
       { name: "eventTime", title: "Time", width: 52, value: (row) => row.eventTime, cell: (row) => both(row.eventTime) },
@@ -65,15 +64,15 @@ export function opsPage() {
   /** What is refused would be told of, in the history, too: so it is not asked for. */
   async function showConfig({ isNow, signal }) {
     const isAdmins = standing.takesTokens && !standing.mayWrite;
-    put(withheld, isNow ? isAdmins ? "This needs the role admin." : null : "It is shown as it is now alone; Audit Log has what was set, when and by whom.");
+    put(withheld, isNow ? isAdmins ? "This needs the role admin." : null : "The config is shown as it is now. Go to now (n), or see its changes in the Audit Log.");
     show(config.element, isNow && !isAdmins);
     if (isNow && !isAdmins) config.setRows(Object.entries((await get("v1/config", {}, { signal })).body.config));
   }
 
   return {
-    element: h("div", null, h("h2", null, "KV config"), h("p", null, h("label", null, "Namespace ", namespace)), form, missing, kv.element,
+    element: h("div", null, h("h2", null, "KV config"), h("p", null, h("label", null, "Namespace ", namespace)), form, kv.element,
       h("h2", null, "NameServer config"), withheld, config.element,
-      h("h2", null, "Self-preservation"), preservation, h("h2", null, "Quarantine"), h("p", null, "Records of the log that are no events, by SQL: ", refused),
+      h("h2", null, "Self-preservation"), preservation, h("h2", null, "Quarantine"), h("p", null, "Records of the event log that are no valid events are in quarantineTable. Read it with SQL: ", refused),
       h("h2", null, "Epochs"), epochs.element),
     async load(now) {
       at = now;
@@ -81,14 +80,13 @@ export function opsPage() {
       const name = here().params.get("namespace") ?? NAMESPACE;
       const found = await get(`v1/kv/${encodeURIComponent(name)}`, { as_of: now.asOf, missing: "empty" }, { signal });
       const entries = Object.entries(found.body.table);
-      put(missing, entries.length ? "" : `Namespace ${name} has no entries.`);
       kv.setRows(entries.map(([each, text]) => ({ key: each, value: text })));
       now.cut(found);
       show(form, now.isNow);
       await showConfig(now);
       const kept = (await get("v1/self-preservation", {}, { signal })).body;
-      put(preservation, kept.percent ? `Pauses expiry above ${kept.percent} % silent brokers; ` : "Off; ",
-        `${kept.live} live, ${kept.silent} silent now`, kept.isOn ? `; pausing since ${both(kept.since)}` : "", ".");
+      put(preservation, kept.percent ? `Expiry stops if more than ${kept.percent} % of the brokers are silent. ` : "Self-preservation is off. ",
+        `Now ${kept.live} brokers are live and ${kept.silent} are silent.`, kept.isOn ? ` Expiry has been stopped since ${both(kept.since)}.` : "");
       epochs.setRows((await get("v1/epochs", { limit: EPOCHS, before: now.isNow ? null : found.epoch + 1 }, { signal })).body.epochs);
     },
   };

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Router: a topic's route as clients get it, who set what of it, and what is odd about it.
+// Router: the route of a topic as clients get it, the client that set each part, and warnings.
 
 import { deleteTopic } from "./actions.js";
 import { get } from "./api.js";
-import { h, put, show } from "./dom.js";
+import { button, h, put, show } from "./dom.js";
+import { fromForm } from "./from_form.js";
+import { brokerLink } from "./links.js";
 import { here, link, set } from "./place.js";
 import { routeSql } from "./page_topics.js";
 import { actionButton } from "./session.js";
 import { Table } from "./table.js";
-import { both, moment, utc } from "./times.js";
+import { both, utc } from "./times.js";
 import { redraw, staticQueues, summary } from "./topic_picture.js";
 import { canWrite, perm, who } from "./words.js";
 
@@ -22,9 +24,9 @@ export function topicPage(topic) {
     cli: ["history", "blame", topic, ...(at.isNow ? [] : ["--as-of", at.asOf])],
   });
   const addresses = new Table({
-    caption: "Broker Datas", key: (row) => `${row.broker}/${row.id}`, copy,
+    caption: "Broker Datas", key: (row) => `${row.broker}/${row.id}`, copy, empty: "No broker has this topic at this time.",
     columns: [
-      { name: "broker", title: "Broker", value: (row) => row.broker, cell: (row) => h("a", { href: link("history", row.broker, { of: "broker" }) }, row.broker) },
+      { name: "broker", title: "Broker", value: (row) => row.broker, cell: (row) => brokerLink(row.broker) },
       { name: "cluster", title: "Cluster", value: (row) => row.cluster },
       { name: "index", title: "Index", numeric: true, value: (row) => row.id },
       { name: "address", title: "Address", value: (row) => row.address },
@@ -32,7 +34,7 @@ export function topicPage(topic) {
     ],
   });
   const queues = new Table({
-    caption: "queueDatas", key: (row) => row.brokerName, copy,
+    caption: "queueDatas", key: (row) => row.brokerName, copy, empty: "No broker has this topic at this time.",
     columns: [
       { name: "brokerName", title: "Broker name", value: (row) => row.brokerName },
       ...["readQueueNums", "writeQueueNums", "perm"].map((name) => ({
@@ -46,7 +48,7 @@ export function topicPage(topic) {
     caption: "Static topic", key: (row) => row.logical, copy,
     columns: [
       { name: "logicQueue", title: "Logic queue", numeric: true, value: (row) => row.logical },
-      { name: "broker", title: "Broker", value: (row) => row.broker, cell: (row) => (row.broker ? h("a", { href: link("history", row.broker, { of: "broker" }) }, row.broker) : h("span", { class: "bad" }, "not mapped")) },
+      { name: "broker", title: "Broker", value: (row) => row.broker, cell: (row) => (row.broker ? brokerLink(row.broker) : h("span", { class: "bad" }, "not mapped")) },
       { name: "queue", title: "Queue of the broker", numeric: true, value: (row) => row.physical },
       { name: "epoch", title: "Mapping epoch", value: (row) => row.epoch ?? "" },
       { name: "scope", title: "Scope", value: (row) => row.scope },
@@ -55,22 +57,13 @@ export function topicPage(topic) {
   const fixed = h("section", { "aria-label": "Static topic", hidden: true }, h("h2", null, "Static topic"),
     h("p", null, "Each logic queue is behind one queue of a broker."), mapped.element);
   const drawn = h("div");
-  const other = h("input", { type: "text", "aria-label": "Compare with: epoch, time, -2h", placeholder: "epoch, time, -2h", value: here().params.get("from") ?? "" });
+  const compare = fromForm("Compare with", button("Do not compare", () => set({ from: null })));
   const difference = h("p", { role: "status" });
-  const compare = h("form", { class: "filters", on: { submit: (event) => { event.preventDefault(); begin(); } } },
-    h("label", null, "Compare with ", other), h("button", null, "Compare"),
-    h("button", { type: "button", on: { click: () => set({ from: null }) } }, "Do not compare"));
-
-  function begin() {
-    const found = moment(other.value);
-    if (found === null || found === "now") put(difference, "Enter an epoch, a time such as 2026-01-31 03:00, 02:55, or -2h.");
-    else set({ from: found });
-  }
 
   /** What is different from the route of the marked time. */
   async function showDifference({ signal }) {
     const from = here().params.get("from");
-    if (document.activeElement !== other) other.value = from ?? "";
+    compare.show();
     if (from === null) {
       redraw(drawn, route, null);
       put(difference);
@@ -90,7 +83,7 @@ export function topicPage(topic) {
     title: `Router: ${topic}`,
     element: h("div", null,
       h("p", null, past, " ", remove),
-      gone, odd, compare, difference, drawn, fixed, h("h2", null, "Broker Datas"), addresses.element, h("h2", null, "queueDatas"), queues.element),
+      gone, odd, compare.element, difference, drawn, fixed, h("h2", null, "Broker Datas"), addresses.element, h("h2", null, "queueDatas"), queues.element),
     async load(now) {
       at = now;
       past.href = link("history", topic);
@@ -100,7 +93,7 @@ export function topicPage(topic) {
       route = found.body;
       const isThere = route.queueDatas.length > 0;
       show(gone, !isThere);
-      put(gone, isThere ? null : [`No topic route info for ${topic} at this moment. `, h("a", { href: link("history", topic) }, "What became of it")]);
+      put(gone, isThere ? null : [`No topic route info for ${topic} at this time. Check the spelling, or see `, h("a", { href: link("history", topic) }, "what became of it"), "."]);
       addresses.setRows(route.brokerDatas.flatMap((data) => Object.entries(data.brokerAddrs).map(([id, address]) => ({
         broker: data.brokerName, cluster: data.cluster, id: Number(id), address, zone: data.zoneName ?? "",
       }))));
@@ -127,7 +120,7 @@ function blamed(rows, fields) {
   });
 }
 
-/** What is odd about a route: whoever looks at it at three in the morning wants to know that first. */
+/** Warnings about a route. */
 export function diagnostics(route) {
   const found = [];
   const groups = new Map(route.brokerDatas.map((data) => [data.brokerName, data]));

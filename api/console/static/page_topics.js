@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic: every topic, with what its queues add up to.
+// Topic: every topic, with the sums of its queues.
 
 import { get, pages } from "./api.js";
 import { quoted, sqlMoment } from "./copyas.js";
@@ -31,7 +31,7 @@ export function topicsPage() {
     type: "checkbox", checked: isListed.has(kind), on: { change: (event) => choose(kind, event.target.checked) },
   }), kind));
   const table = new Table({
-    caption: "Topics", isMain: true,
+    caption: "Topics", isMain: true, empty: "There is no topic at this time. A topic is listed when a broker registers it.",
     key: (row) => row.topicName,
     accept: (row) => isListed.has(kindOf(row.topicName)),
     tools: h("fieldset", { class: "kinds" }, h("legend", { class: "unseen" }, "Kinds of topics"), kinds),
@@ -43,7 +43,7 @@ export function topicsPage() {
       { name: "readQueueNums", title: "readQueueNums", numeric: true, value: (row) => row.readQueueNums },
       { name: "writeQueueNums", title: "writeQueueNums", numeric: true, value: (row) => row.writeQueueNums },
       { name: "perm", title: "perm", value: (row) => row.perms.map(perm).join(" ") },
-      { name: "lastChangedBy", title: "last changed by", value: (row) => known.get(row.topicName) ?? "", cell: (row) => h("a", { href: link("history", row.topicName), title: known.get(row.topicName) ?? null }, known.get(row.topicName) ?? "history") },
+      { name: "lastChangedBy", title: "last changed by", width: 66, value: (row) => known.get(row.topicName) ?? "", cell: (row) => h("a", { href: link("history", row.topicName), title: known.get(row.topicName) ?? null }, known.get(row.topicName) ?? "history") },
     ],
     copy: () => ({
       sql: "SELECT state FROM rows_at('topicQueueTable', " + sqlMoment(at?.asOf ?? null) + ")",
@@ -119,7 +119,7 @@ export function topicsPage() {
       const { total } = found.body;
       now.cut(found);
       put(many, found.body.nextCursor || prefix
-        ? `${found.body.nextCursor ? `The first ${rows.length} of ` : ""}${total} topics${prefix && ` that begin with ${prefix}`}. There are many: the filter takes the beginning of a name.` : null);
+        ? `${found.body.nextCursor ? `The first ${rows.length} of ` : ""}${total} topics${prefix && ` that begin with ${prefix}`}. Enter the beginning of a name in the filter to see others.` : null);
       if (now.changed === null) known.clear();
       now.changed?.forEach((topic) => known.delete(topic));
       isNewestKnown = false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the console is: page, name, and parameters, all of them in the address, so that a link says everything.
+// The place in the console: page, name and parameters. All are in the address, so a link shows the same.
 //
-//   #/topics/orders?as_of=17        page "topics", name "orders", as of epoch 17
+//   #/topic/orders?as_of=17        page "topic", name "orders", as of epoch 17
 //
-// It stands behind the # because it is nobody's business but the browser's, and a proxy may put any path before it.
+// The place is behind the #: a gateway does not need it, and a proxy may put any path before /console.
 
-/** What the address says now: {page, name, params}. */
+/** The place of the address: {page, name, params}. */
 export function here() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
   const words = path.split("/").map(plain);
@@ -13,10 +13,10 @@ export function here() {
 }
 
 /**
- * The address of a page, at the same moment, with the same marked range and the same part of the time bar.
+ * The address of a page at the same time, with the same marked range and zoom.
  * @param {string} page
  * @param {string} name of a topic, a broker; empty for none
- * @param {Object} params besides; null leaves one out
+ * @param {Object} params more parameters; null removes one
  */
 export function link(page, name = "", params = {}) {
   const now = here().params;
@@ -25,12 +25,7 @@ export function link(page, name = "", params = {}) {
   return text(page, name, changed(wanted, params));
 }
 
-/** Go there: another entry of the browser's history. */
-export function go(page, name, params) {
-  location.hash = link(page, name, params);
-}
-
-/** Change parameters of this page. Steps of a slider replace the entry of the browser's history, what one asks for makes one. */
+/** Change parameters of this page. `replace`: without an entry in the history of the browser, for the steps of a slider. */
 export function set(params, { replace = false } = {}) {
   const now = here();
   const address = text(now.page, now.name, changed(new URLSearchParams(now.params), params));
@@ -60,6 +55,6 @@ function plain(word) {
   try {
     return decodeURIComponent(word);
   } catch {
-    return word; // a % that somebody typed
+    return word; // a % without two digits
   }
 }

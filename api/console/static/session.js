@@ -1,42 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sits here, and what they may do: a session that the gateway keeps for a token that was given once.
-//
-// The token goes to the gateway and stays there. The browser holds a cookie that no script can read, this one included.
+// The user of the console and their permissions. The gateway keeps the token of a login for a session. The browser has a
+// cookie that no script can read.
 
 import { ProblemError, get, write } from "./api.js";
-import { h, put } from "./dom.js";
+import { button, dialog, h, put } from "./dom.js";
 
 const PATH = "console/session";
 
-/** What the gateway says of whoever sits here. Until it has said so, everybody may: it decides anyway. */
+/** The user and permissions as the gateway last said. Before that all is permitted here: the gateway decides anyway. */
 export const standing = { user: null, mayRead: true, mayWrite: true, takesTokens: false };
 
-/** Why an action is not offered; null: it is. */
+/** Why an action is disabled; null: it is not. */
 export function whyNot() {
   if (standing.mayWrite) return null;
   if (standing.user !== null) return `${standing.user} may not: this needs the role admin`;
   return standing.takesTokens ? "Log in first: this needs the role admin" : "Changes are taken from the gateway's own machine only";
 }
 
-/** A button of an action, which cannot be pressed by who may not. */
+/** A button of an action, disabled for users without the permission. */
 export function actionButton(props, ...children) {
   const why = whyNot();
   return h("button", { type: "button", ...props, disabled: why !== null, title: why }, ...children);
 }
 
-/** Ask anew. */
+/** Get the user and permissions from the gateway. */
 export async function learn() {
   Object.assign(standing, (await get(PATH)).body);
 }
 
-/** A button that says who it is, and logs in or out; `changed` is called when that is another. */
+/** A button that names the user, and logs in or out; `changed` is called after that. */
 export function logInButton(changed) {
-  const button = h("button", { type: "button", on: { click: () => (standing.user === null ? logIn(changed) : logOut(changed)) } });
+  const element = button("", () => (standing.user === null ? logIn(changed) : logOut(changed)));
   return {
-    button,
+    element,
     show() {
-      button.hidden = !standing.takesTokens && standing.user === null;
-      put(button, standing.user === null ? "Log in" : `Log out ${standing.user}`);
+      element.hidden = !standing.takesTokens && standing.user === null;
+      put(element, standing.user === null ? "Log in" : `Log out ${standing.user}`);
     },
   };
 }
@@ -57,14 +56,12 @@ export function logIn(changed) {
       field.select();
     }
   };
-  const box = h("dialog", { "aria-label": "Log in", on: { close: () => box.remove() } },
+  const box = dialog("Log in", {},
     h("h2", null, "Log in"),
     h("form", { on: { submit } },
       h("p", null, "A bearer token of this gateway. It keeps the token for twelve hours, or until you log out."),
       h("p", null, field), said,
-      h("button", null, "Log in"), " ", h("button", { type: "button", on: { click: () => box.close() } }, "Cancel")));
-  document.body.append(box);
-  box.showModal();
+      h("button", null, "Log in"), " ", button("Cancel", () => box.close())));
 }
 
 async function logOut(changed) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of any length. Only the rows that are in sight are in the document; to a screen reader it has all of them
-// (aria-rowcount, aria-rowindex). Filter, order, CSV of what is filtered, and the same question elsewhere.
+// A table of any length. Only the visible rows are in the document; a screen reader is told of all of them (aria-rowcount,
+// aria-rowindex). It has a filter, an order, CSV of the filtered rows, "Copy as", and a button in each cell that is cut off.
 
 import { copyButton } from "./copyas.js";
-import { h, put } from "./dom.js";
+import { button, dialog, h, put, show } from "./dom.js";
 import { here, set } from "./place.js";
 
 const ROW_PX = 32; // as in style.css
 const SPARE_ROWS = 8;
 const REST_MS = 300;
+const room = (text) => text.length + 0.3 * (text.match(/[A-Z_]/g)?.length ?? 0); // capitals are wider
+const CONTROLS = "a, button:not(.whole)";
 const MOST_CH = 32;
 const LETTER_CH = 0.9; // of what is not digits, on the average
 const SAMPLE = 500; // rows that a column's width is taken from
@@ -22,15 +24,16 @@ export class Table {
    * @param {Array<{name, title, value, cell, numeric, width, isExported}>} told.columns `value(row)` is what is sorted, filtered
    *   and exported; `cell(row)` what is shown, where that is more; `width` is in characters, without it as wide as its values;
    *   the last one has the rest; `isExported`: in the CSV alone
-   * @param {function} told.key what a row is about, across reloads
-   * @param {function} told.copy {sql, curl, cli} of the question that the table answers, when asked
-   * @param {function} told.accept beside the words of the filter
+   * @param {function} told.key identity of a row, across reloads
+   * @param {function} told.copy the query of the table for copyButton, when it is pressed
+   * @param {function} told.accept a condition on rows beside the filter
    * @param {function} told.onVisible gets the rows in sight when scrolling has come to rest
    * @param {Array} told.tools more controls
    * @param {boolean} told.isMain its filter is in the address: one table of a page
+   * @param {string|Array} told.empty shown if there are no rows: why, and what to do
    */
-  constructor({ caption, columns, key, copy, accept = () => true, onVisible = null, tools = [], isMain = false }) {
-    Object.assign(this, { all: columns, columns: columns.filter((column) => !column.isExported), key, accept, onVisible, caption, isMain });
+  constructor({ caption, columns, key, copy, accept = () => true, onVisible = null, tools = [], isMain = false, empty = "There are no rows." }) {
+    Object.assign(this, { all: columns, columns: columns.filter((column) => !column.isExported), key, accept, onVisible, caption, isMain, empty });
     this.rows = [];
     this.shown = [];
     this.order = null; // {column, isDown}
@@ -41,18 +44,21 @@ export class Table {
     this.count = h("output", { class: "count" });
     this.heads = this.columns.map((column) => h("th", { scope: "col", class: column.numeric ? "n" : null },
       h("button", { type: "button", on: { click: () => this.sort(column) } }, column.title)));
-    this.widths = this.columns.map((column) => column.width ?? column.title.length + 2);
+    this.widths = this.columns.map((column) => column.width ?? room(column.title) + 5);
     this.body = h("tbody");
     this.table = h("table", null, h("caption", { class: "unseen" }, caption),
       h("thead", null, h("tr", { "aria-rowindex": 1 }, this.heads)), this.body);
     this.box = h("div", {
       class: "scroll", tabindex: 0, role: "region", "aria-label": caption, on: { scroll: () => this.later() },
     }, this.table);
+    this.none = h("p", { class: "empty", hidden: true });
     this.element = h("div", { class: "table" },
-      h("div", { class: "tools" }, this.filter, tools, this.count,
-        h("button", { type: "button", on: { click: () => this.save() } }, "CSV"), copy ? copyButton(copy) : null),
-      this.box);
-    new ResizeObserver(() => this.later()).observe(this.box);
+      h("div", { class: "tools" }, this.filter, tools, this.count, button("CSV", () => this.save()), copy ? copyButton(copy) : null),
+      this.none, this.box);
+    new ResizeObserver(() => {
+      this.later();
+      this.markLater();
+    }).observe(this.box);
     this.fit();
   }
 
@@ -70,7 +76,7 @@ export class Table {
     this.columns.forEach((column, index) => {
       if (column.width) return;
       for (let at = 0; at < this.rows.length; at += step) {
-        this.widths[index] = Math.max(this.widths[index], Math.min(MOST_CH, String(column.value(this.rows[at]) ?? "").length + 1));
+        this.widths[index] = Math.max(this.widths[index], Math.min(MOST_CH, room(String(column.value(this.rows[at]) ?? "")) + 1));
       }
     });
     const last = this.columns.length - 1;
@@ -96,6 +102,9 @@ export class Table {
     }
     put(this.count, this.shown.length === this.rows.length ? `${this.rows.length}` : `${this.shown.length} of ${this.rows.length}`);
     this.table.setAttribute("aria-rowcount", this.shown.length + 1);
+    put(this.none, this.rows.length ? "No row matches the filter." : this.empty);
+    show(this.none, !this.shown.length);
+    show(this.box, this.shown.length > 0);
     this.paint(true);
   }
 
@@ -126,6 +135,7 @@ export class Table {
     put(this.body, gap(first), this.shown.slice(first, last).map((row, index) => this.line(row, first + index)),
       gap(this.shown.length - last));
     if (focused) this.focus(focused);
+    this.markLater();
     if (this.onVisible && isAsking) {
       clearTimeout(this.resting);
       this.resting = setTimeout(() => this.onVisible(this.shown.slice(first, last)), REST_MS);
@@ -140,14 +150,34 @@ export class Table {
   focused() {
     const at = document.activeElement?.closest?.("tr[data-key]");
     if (!at || !this.body.contains(at)) return null;
-    const all = [...at.querySelectorAll("a, button")];
-    return { key: at.dataset.key, index: all.indexOf(document.activeElement) };
+    const { activeElement } = document;
+    return { key: at.dataset.key, index: [...at.querySelectorAll(CONTROLS)].indexOf(activeElement), cell: activeElement.closest("td").cellIndex };
   }
 
-  focus({ key, index }) {
-    for (const line of this.body.children) {
-      if (line.dataset.key === key) line.querySelectorAll("a, button")[index]?.focus({ preventScroll: true });
+  focus({ key, index, cell }) {
+    const line = [...this.body.children].find((each) => each.dataset.key === key);
+    line?.querySelectorAll(CONTROLS)[index]?.focus({ preventScroll: true });
+    this.unmarked = index < 0 && line ? line.children[cell] : null; // its button comes again with the next marks
+  }
+
+  /** When scrolling has come to rest: to find the cells that are cut off needs their layout. */
+  markLater() {
+    clearTimeout(this.marking);
+    this.marking = setTimeout(() => this.mark(), REST_MS);
+  }
+
+  mark() {
+    this.body.querySelectorAll(".whole").forEach((each) => each !== document.activeElement && each.remove());
+    const cut = [...this.body.querySelectorAll("tr[data-key] > td")].filter((cell) => cell.scrollWidth > cell.clientWidth && !cell.querySelector(".open, .whole"));
+    for (const cell of cut) {
+      const { title } = this.columns[cell.cellIndex];
+      const text = cell.textContent;
+      cell.append(button("…", () => {
+        const box = dialog(title, {}, h("h2", null, title), h("p", { class: "full" }, text), button("Close", () => box.close()));
+      }, { class: "whole", "aria-label": `Show in full: ${title}`, "aria-haspopup": "dialog" }));
     }
+    this.unmarked?.querySelector(".whole")?.focus({ preventScroll: true });
+    this.unmarked = null;
   }
 
   text(row) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One bar over epochs: where in time the console is, and which range is marked. It is as long as there are epochs, so
-// quiet times take no room. What it says is in the address (as_of, from); it keeps nothing itself.
+// The time bar: a slider over epochs, with the marked range. It is linear in epochs, so quiet times take no room. Its state is in
+// the address (as_of, from, zoom).
 
 import { get } from "./api.js";
 import { Density, zoomed } from "./density.js";
 import { h, put, show, svg } from "./dom.js";
 import { here, link, set } from "./place.js";
-import { both, moment, utc } from "./times.js";
+import { MOMENTS, both, isEpoch, moment, utc } from "./times.js";
 
 const REST_MS = 120;
 const PLAY_MS = 700;
@@ -14,12 +14,12 @@ const PLAY_STEPS = 200;
 const KNOWN_AT_START = 200;
 
 export class TimeBar {
-  /** @param {Element} root @param {function} loaded a promise: what is shown now has been loaded */
+  /** @param {Element} root @param {function} loaded returns a promise: the page is loaded */
   constructor(root, loaded) {
     this.loaded = loaded;
     this.newest = 0;
     this.times = new Map(); // epoch -> eventTime
-    this.cut = null; // what the page shows: {epoch, eventTime}
+    this.cut = null; // the epoch that the page shows: {epoch, eventTime}
     this.range = h("input", {
       type: "range", min: 1, max: 1, step: 1, value: 1, id: "epoch", "aria-label": "Epoch",
       on: { input: () => this.dragged(), keydown: (event) => this.keyed(event) },
@@ -28,6 +28,7 @@ export class TimeBar {
     this.ticks = svg("svg", { class: "ticks", "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 8" });
     this.density = new Density({
       view: () => zoomed(this.newest),
+      loaded,
       onZoom: (part) => this.zoomTo(part),
       onSelect: ({ low, high }) => set({ from: String(Math.max(1, low - 1)), as_of: high >= this.newest ? null : String(high) }),
       onPick: (epoch) => this.move(epoch),
@@ -51,7 +52,7 @@ export class TimeBar {
         this.markButton, this.marked, this.wholeButton, this.density.legend));
   }
 
-  /** Learn of the epochs that there are. */
+  /** Load the newest epochs. */
   async begin() {
     const { body } = await get("v1/epochs", { limit: KNOWN_AT_START });
     for (const found of body.epochs) this.times.set(found.epoch, found.eventTime);
@@ -72,7 +73,7 @@ export class TimeBar {
     this.show();
   }
 
-  /** Say what the address says. */
+  /** Show the state of the address. */
   show() {
     const { params } = here();
     const { low, high } = zoomed(this.newest);
@@ -80,7 +81,7 @@ export class TimeBar {
     show(this.wholeButton, high - low + 1 < this.newest);
     if (this.newest) this.density.show();
     const asOf = params.get("as_of");
-    const epoch = asOf === null ? this.newest : /^\d+$/.test(asOf) ? Number(asOf) : this.cut?.epoch ?? this.newest;
+    const epoch = asOf === null ? this.newest : isEpoch(asOf) ? Number(asOf) : this.cut?.epoch ?? this.newest;
     if (!this.isDragged) {
       this.range.value = epoch;
       this.say(epoch, asOf);
@@ -91,14 +92,14 @@ export class TimeBar {
   }
 
   say(epoch, asOf) {
-    const time = asOf !== null && !/^\d+$/.test(asOf) ? asOf : this.times.get(epoch);
+    const time = asOf !== null && !isEpoch(asOf) ? asOf : this.times.get(epoch);
     const when = time ? utc(time) : "";
     this.range.setAttribute("aria-valuetext", `${asOf === null ? "now, " : ""}epoch ${epoch}${when && `, ${when}`}`);
     put(this.text, asOf === null ? h("b", null, "now") : null, ` epoch ${epoch}${when ? ` · ${both(time)}` : ""}`);
     if (!time && epoch > 0) this.ask(epoch);
   }
 
-  /** When an epoch was that the bar was moved to. */
+  /** Load the time of an epoch to which the bar was moved. */
   ask(epoch) {
     clearTimeout(this.asking);
     this.asking = setTimeout(async () => {
@@ -167,7 +168,7 @@ export class TimeBar {
   goto(event) {
     event.preventDefault();
     const asOf = moment(this.typed.value);
-    put(this.said, asOf === null ? "an epoch, a time such as 2026-01-31 03:00, 02:55, or -2h" : "");
+    put(this.said, asOf === null ? MOMENTS : "");
     if (asOf !== null) set({ as_of: asOf === "now" ? null : asOf });
   }
 
@@ -177,7 +178,7 @@ export class TimeBar {
   }
 
   showMark(from, epoch) {
-    const isMarked = from !== null && /^\d+$/.test(from);
+    const isMarked = isEpoch(from);
     const { low: first, high: last } = zoomed(this.newest);
     show(this.band, isMarked && Math.min(Number(from), epoch) <= last && Math.max(Number(from), epoch) >= first);
     put(this.markButton, from === null ? "Mark" : "Unmark");
@@ -212,7 +213,7 @@ export class TimeBar {
       return;
     }
     const from = here().params.get("from");
-    if (Number(this.range.value) >= this.newest) this.move(/^\d+$/.test(from ?? "") ? Number(from) : 1);
+    if (Number(this.range.value) >= this.newest) this.move(isEpoch(from) ? Number(from) : 1);
     const by = Math.max(1, Math.ceil((this.newest - Number(this.range.value)) / PLAY_STEPS));
     this.playing.setAttribute("aria-pressed", "true");
     put(this.playing, "Pause");

@@ -71,6 +71,12 @@ export function moment(text, now = new Date()) {
   return Number.isNaN(date.valueOf()) ? null : date.toISOString();
 }
 
+/** What `moment` takes, for messages. */
+export const MOMENTS = "Enter an epoch, a time such as 2026-01-31 03:00, a time of day such as 02:55, or a time ago such as -2h.";
+
+/** Whether a text is an epoch rather than a time. */
+export const isEpoch = (text) => /^\d+$/.test(text ?? "");
+
 function dateOf(time) {
   if (time === null || time === undefined || time === 0 || time === "") return null;
   const date = new Date(time);

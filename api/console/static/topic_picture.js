@@ -3,7 +3,7 @@
 // another time, what was added, removed and changed since stands on the cards.
 
 import { h, put } from "./dom.js";
-import { link } from "./place.js";
+import { brokerLink } from "./links.js";
 import { brokerNo, canRead, canWrite, perm } from "./words.js";
 
 const MOST_QUEUES = 64; // squares of a broker; the numbers say the rest
@@ -59,7 +59,7 @@ function card(broker) {
   const { queue, before, kind, changes } = broker;
   const text = `${queue.readQueueNums} read, ${queue.writeQueueNums} write, ${perm(queue.perm)}`;
   return h("li", { class: `card ${kind}` },
-    h("div", { class: "cardhead" }, h("a", { href: link("history", broker.name, { of: "broker" }) }, broker.name), kind === "same" ? null : h("b", { class: "sign" }, SIGNS[kind])),
+    h("div", { class: "cardhead" }, brokerLink(broker.name), kind === "same" ? null : h("b", { class: "sign" }, SIGNS[kind])),
     h("div", { class: "queues", "aria-hidden": "true" }, squares(queue, before?.queue ?? null, kind)),
     h("div", null, text),
     changes.map((each) => h("div", { class: "half" }, each)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RocketMQ's words for what the tables hold.
+// Values of the tables as text, in RocketMQ's words.
 
 const READ = 4;
 const WRITE = 2;
@@ -15,7 +15,7 @@ export const canRead = (bits) => (bits & READ) !== 0;
 export const canWrite = (bits) => (bits & WRITE) !== 0;
 export const withoutWrite = (bits) => bits & ~WRITE;
 
-/** What a topic's name says it is. Source: MixAll.RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX, TopicValidator. */
+/** The kind of a topic by its name. Source: MixAll.RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX, TopicValidator. */
 export function kindOf(topic) {
   if (topic.startsWith("%RETRY%")) return "RETRY";
   if (topic.startsWith("%DLQ%")) return "DLQ";
@@ -30,19 +30,19 @@ const SYSTEM = new Set([
 /** 0 is a master. */
 export const brokerNo = (id) => (id === null || id === undefined ? "" : `${id}(${Number(id) === 0 ? "master" : "slave"})`);
 
-/** Who sent something: the user, where there are accounts; else the address. */
+/** The sender: the user if there are accounts, otherwise the address. */
 export function who(actor) {
   if (!actor) return "";
   return actor.user ?? actor.peer ?? actor.gateway ?? "";
 }
 
-/** {a: 1, b: null} as "a=1"; what a row's key or values say in a line. */
+/** {a: 1, b: null} as "a=1": a key or a state in one line. */
 export function brief(values) {
   if (values === null || values === undefined) return "";
   return Object.entries(values).filter(([, value]) => value !== null).map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`).join(" ");
 }
 
-/** Only what differs of two states, "perm 6 → 4"; all of it where there is but one. */
+/** The difference of two states, "perm 6 → 4", or the only state. */
 export function arrow(before, after) {
   if (!before) return after ? `+ ${brief(after) || "added"}` : "";
   if (!after) return `− ${brief(before) || "removed"}`;

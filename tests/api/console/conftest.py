@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser
 
-from dev.support.browser import chromium
+from dev.support.browser import Watched, chromium
 from dev.support.local import LocalGateway, LocalLake
 from dev.support.two_hours import two_hours
 from eventlog.base import now_ms
@@ -70,3 +70,11 @@ class Console:
         self.client.close()
         self.gateway.stop()
         self.lake.close()
+
+
+@pytest.fixture
+def tab(browser: Browser, console: Console) -> Iterator[Watched]:
+    """A page of the module's own `console`."""
+    found = Watched(browser, console.url)
+    yield found
+    found.close()

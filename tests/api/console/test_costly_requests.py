@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from dev.support.browser import Watched
 from dev.support.http_api import broker
@@ -17,7 +17,7 @@ from tests.api.console.conftest import Console
 pytestmark = pytest.mark.deep
 
 REST_MS = 5_000
-"""The least rest of `asker.js`."""
+"""The shortest pause of `throttled_query.js`."""
 SETTLED_MS = 1_000
 """Time in which a page asks what it is going to ask."""
 
@@ -27,13 +27,6 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     found = Console(tmp_path_factory.mktemp("console"))
     found.send("POST", "/v1/brokers/register", broker("broker-a", topics=("orders", "payments")))
     epochs(found, 20)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def tab(browser: Browser, console: Console) -> Iterator[Watched]:
-    found = Watched(browser, console.url)
     yield found
     found.close()
 
