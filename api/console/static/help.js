@@ -14,7 +14,7 @@ const KEYS = [
   ["g", "go to an epoch or a time"],
   ["/", "filter"],
   ["r", "read again"],
-  ["d c l t x a o", "Dashboard, Cluster, Lifelines, Topic, Compare, Audit Log, OPS"],
+  ["d c l t x s a o", "Dashboard, Cluster, Lifelines, Topic, Compare, Reports, Audit Log, OPS"],
 ];
 
 /** Show them. */

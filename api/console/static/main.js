@@ -19,6 +19,7 @@ const PAGES = {
   topic: { title: "Router", about: "See the route of a topic as clients get it, warnings, and the client that set each part.", load: async () => (await import("./page_topic.js")).topicPage, isHidden: true },
   history: { title: "History", about: "See the states of a topic or a broker one after the other, and every change.", load: async () => (await import("./page_history.js")).historyPage, isHidden: true },
   compare: { title: "Compare", about: "See the differences between an earlier time and the time of the bar.", load: async () => (await import("./page_compare.js")).comparePage, key: "x" },
+  reports: { title: "Reports", about: "Answer a question about the window of the time bar. The link in each row leads to its changes.", load: async () => (await import("./page_reports.js")).reportsPage, key: "s", isOfWindow: true },
   audit: { title: "Audit Log", about: "Find a change or a refusal. Enter values in the fields to filter.", load: async () => (await import("./page_audit.js")).auditPage, key: "a" },
   ops: { title: "OPS", about: "See and change KV config. See the NameServer config, self-preservation and the epochs.", load: async () => (await import("./page_ops.js")).opsPage, key: "o" },
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chart over time, drawn by uPlot (vendored), with the same as a table. The picture is for those who see it; the table
-// says all of it, and each of its rows leads to the changes of its point.
+// A chart over time, drawn by uPlot (vendored), with a table of the same data. Each row of the table has a link to the changes of
+// its point, so no pointer is needed.
 
 import { h, put } from "./dom.js";
 import { plainUtc } from "./times.js";
@@ -28,14 +28,15 @@ export class Plot {
    * @param {Array<string>} told.colours names of CSS variables, of the series in order
    * @param {function} told.linkTo the address of some points' changes, or null
    * @param {function} told.onSelect gets the points over which the pointer was dragged
+   * @param {boolean} told.hasTable false: the page has a table of the same data
    */
-  constructor({ title, isStacked = false, colours = COLOURS, linkTo, onSelect }) {
+  constructor({ title, isStacked = false, colours = COLOURS, linkTo, onSelect, hasTable = true }) {
     Object.assign(this, { title, isStacked, colours, linkTo, onSelect, data: null });
     this.picture = h("div", { class: "picture", "aria-hidden": "true" });
     this.none = h("p", { class: "empty", hidden: true });
     this.table = h("div", { class: "numbers", tabindex: 0, role: "region", "aria-label": `${title}, numbers` });
     this.more = h("details", { on: { toggle: () => this.fill() } }, h("summary", null, "Table", h("span", { class: "unseen" }, `: ${title}`)), this.table);
-    this.element = h("figure", { class: "plot" }, h("figcaption", null, title), this.none, this.picture, this.more);
+    this.element = h("figure", { class: "plot" }, h("figcaption", null, title), this.none, this.picture, hasTable ? this.more : null);
     new ResizeObserver(() => this.resized()).observe(this.picture);
   }
 
