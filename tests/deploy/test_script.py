@@ -122,12 +122,13 @@ def test_the_cli_finds_this_checkout_this_python_and_no_other_spark(machine: Mac
 
 
 def test_java_is_looked_for_once_and_only_where_it_is_needed(machine: Machine) -> None:
-    machine.start("gateway")
-    assert not [call for call in machine.calls() if call.startswith("java")]
+    for words in (["gateway"], ["release", "--out", "dist"]):
+        machine.start(*words)
+        assert not [call for call in machine.calls() if call.startswith("java")]
     assert f"JAVA_HOME={machine.environ['STANDINS']}\n" in machine.start("--verbose", "serve")
     assert [call.split()[0] for call in machine.calls()] == ["java", "java", "python"]
-    for command in ("fold", "spark-sql"):
-        assert f"JAVA_HOME={machine.environ['STANDINS']}\n" in machine.start(command)
+    for command in ("fold", "spark-sql", "release --check files"):
+        assert f"JAVA_HOME={machine.environ['STANDINS']}\n" in machine.start(*command.split())
         assert machine.calls() == ["python -m cli.main"]
 
 
