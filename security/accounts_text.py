@@ -63,7 +63,7 @@ def read_yaml(text: str) -> Value:
     try:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
-                raise FileError(f"line {token.start_mark.line + 1}: anchors and aliases are not taken")
+                raise FileError(f"line {token.start_mark.line + 1}: anchors and aliases are not supported")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         return Value(1, table={}) if node is None else _value(node)
     except yaml.MarkedYAMLError as error:

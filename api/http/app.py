@@ -354,7 +354,7 @@ async def _on_http_exception(request: Request, error: Any) -> Response:  # noqa:
 
 async def _on_defect(request: Request, error: Exception) -> Response:
     # Starlette raises it again after this answer, so that the server logs its traceback.
-    return _respond(request, Problem(INTERNAL, "this is a defect; the gateway's log says more"), error)
+    return _respond(request, Problem(INTERNAL, "this is a defect: see the gateway's log"), error)
 
 
 def _respond(request: Request, problem: Problem, error: Exception | None = None) -> Response:
@@ -371,7 +371,7 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
         detail = f"{request.method} is not answered here: use one of {allowed}"
         return Problem(METHOD_NOT_ALLOWED, detail, headers={"allow": allowed})
     if error.status_code == NO_SUCH_ENDPOINT.status:
-        return Problem(NO_SUCH_ENDPOINT, "there is no such endpoint; GET /docs lists them")
+        return Problem(NO_SUCH_ENDPOINT, "there is no such endpoint: GET /docs lists them")
     return Problem(INTERNAL, str(error.detail))
 
 

@@ -180,7 +180,7 @@ class Body:
         except zlib.error as error:
             raise Problem(BAD_REQUEST, f"the body is no gzip stream: {error}") from None
         if not inflater.eof:
-            raise Problem(BAD_REQUEST, "the gzip stream is cut short")
+            raise Problem(BAD_REQUEST, "the gzip stream is incomplete")
         if inflater.unused_data:
             raise Problem(BAD_REQUEST, "something follows the gzip stream")
         return b"".join(parts)

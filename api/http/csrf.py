@@ -147,5 +147,5 @@ def _is_same_origin(origin: bytes, hosts: list[bytes]) -> bool:
 def _cross_site(header: str, values: list[bytes]) -> Problem:
     shown = b", ".join(values)[:_LONGEST_HOST].decode("latin-1")
     return Problem(
-        CROSS_SITE, f"a page of another site asked a browser for this ({header}: {shown}); such writes are not taken"
+        CROSS_SITE, f"a page of another site sent this write through a browser ({header}: {shown}), which is refused"
     )

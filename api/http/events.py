@@ -166,7 +166,7 @@ class EventHub:
         subscriber = _Subscriber(address, may_go_on)
         # Of many that come together each counts at once, before the next is let in.
         if self._closed or not self._subscribers.admit(subscriber, address):
-            raise busy("too many listen to events; try again")
+            raise busy("too many subscribers: try again")
         if self._pump is None or self._pump.done():
             self._ring.clear()
             self._at = self._newest()

@@ -54,7 +54,7 @@ def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> T
         HeadError: The head leaves a doubt.
     """
     if version not in ("1.1", "1.0"):
-        raise HeadError(f"HTTP/{version} is not taken here: use HTTP/1.1")
+        raise HeadError(f"HTTP/{version} is not supported: use HTTP/1.1")
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1:
         raise HeadError("there are several Host headers: send one")
@@ -64,9 +64,9 @@ def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> T
         raise HeadError("the Host header is no host and port")
     codings = [value.strip(b" \t").lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and (codings != [b"chunked"] or version == "1.0"):
-        raise HeadError("the one Transfer-Encoding that is taken is chunked, in HTTP/1.1")
+        raise HeadError("the only supported Transfer-Encoding is chunked, in HTTP/1.1")
     if method == b"CONNECT":
-        raise HeadError("this is no proxy: CONNECT is not taken")
+        raise HeadError("CONNECT is not supported: this is not a proxy")
     if target.startswith(b"/") and b"#" not in target:
         path, _, query = target.partition(b"?")
         return Target(path, query, None)

@@ -141,7 +141,7 @@ class HistoryPool:
         counts = {other: _count(kinds) for other, kinds in self._waiting.items()}
         most = largest_address(counts, address, tie=lambda other: self._served.get(other, 0))
         self._on_evicted(most)
-        refusal = busy("too many questions about the past at once; try again")
+        refusal = busy("too many requests for history at once: try again")
         kinds = self._waiting.get(most, OrderedDict())
         kind = max(kinds, key=lambda each: len(kinds[each]), default=coming.kind)
         if most == address and len(kinds.get(kind, ())) <= len(kinds.get(coming.kind, ())) + 1:

@@ -143,7 +143,7 @@ def write(shape: type[msgspec.Struct], example: Mapping[str, Any], *problems: Ki
         202: plain(
             shape,
             {**durable, "outcome": "accepted", **({"known": True} if "known" in example else {})},
-            "Durable; the log cannot be followed at the moment. Pass `offset` as `wait_for` to a read.",
+            "Durable, but this gateway cannot follow the event log at present. Pass `offset` as `wait_for` to a read.",
         ),
         **errors(*WRITE_PROBLEMS, *problems),
     }

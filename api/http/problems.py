@@ -99,7 +99,7 @@ CROSS_SITE: Final = Kind(
     403,
     "Cross-site write",
     _CODES.NO_PERMISSION,
-    "a page of another site asked a browser for this (Sec-Fetch-Site: cross-site); such writes are not taken",
+    "a page of another site sent this write through a browser (Sec-Fetch-Site: cross-site), which is refused",
 )
 UNKNOWN_HOST: Final = Kind(
     "unknown-host",
@@ -115,14 +115,18 @@ NOT_FOUND: Final = Kind(
     "not-found", 404, "Resource not found", _CODES.QUERY_NOT_FOUND, "there is no namespace ORDER_TOPIC_CONFIG"
 )
 NO_SUCH_ENDPOINT: Final = Kind(
-    "no-such-endpoint", 404, "Endpoint not found", _CODES.REQUEST_CODE_NOT_SUPPORTED, "see /docs for what there is"
+    "no-such-endpoint",
+    404,
+    "Endpoint not found",
+    _CODES.REQUEST_CODE_NOT_SUPPORTED,
+    "there is no such endpoint: GET /docs lists them",
 )
 TOPIC_NOT_EXIST: Final = Kind(
     "topic-not-exist",
     404,
     "Topic not found",
     _CODES.TOPIC_NOT_EXIST,
-    "no topic route info in name server for the topic: orders; GET /v1/topics/orders/changes says what became of it",
+    "no topic route info in name server for the topic: orders; GET /v1/topics/orders/changes has its changes",
 )
 FUTURE_EPOCH: Final = Kind(
     "future-epoch",
@@ -137,7 +141,7 @@ FUTURE_TIME: Final = Kind(
     404,
     "Time is in the future",
     _CODES.QUERY_NOT_FOUND,
-    "2099-01-01T00:00:00Z has not come yet; it is 2026-01-01T00:00:00Z here",
+    "2099-01-01T00:00:00Z is in the future: this machine's time is 2026-01-01T00:00:00Z",
     {"now": "2026-01-01T00:00:00Z"},
 )
 BEFORE_HISTORY: Final = Kind(
@@ -173,7 +177,7 @@ GONE: Final = Kind(
     410,
     "History no longer available",
     _CODES.QUERY_NOT_FOUND,
-    "epoch 3 is older than what is kept",
+    "epoch 3 is before the oldest state that is kept: epoch 12 of 2026-01-01T00:00:00Z",
     {"oldestEpoch": 12, "oldestTime": "2026-01-01T00:00:00.000Z"},
 )
 OTHER_LAKE: Final = Kind(
@@ -199,7 +203,7 @@ TOO_MANY: Final = Kind(
     {"quota": "admin-requests-per-s"},
 )
 INTERNAL: Final = Kind(
-    "internal-error", 500, "Internal error", _CODES.SYSTEM_ERROR, "this is a defect; the gateway's log says more"
+    "internal-error", 500, "Internal error", _CODES.SYSTEM_ERROR, "this is a defect: see the gateway's log"
 )
 BUSY: Final = Kind(
     "system-busy",

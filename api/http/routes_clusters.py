@@ -124,7 +124,7 @@ async def get_broker(
     rows = view.live_rows(broker_name)
     if broker_name not in view.groups:
         when = "now" if query.past is None else "then"
-        text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= says what became of it"
+        text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= has its changes"
         raise Problem(NOT_FOUND, text, headers=read_headers(position, NOTHING))
     if query.past is None:
         topic_count = await request.app.state.topic_counts.get(view, broker_name)

@@ -347,7 +347,7 @@ def _is_strict(request: Request, text: str | None) -> bool:
     if text is None:
         return False
     if text.lower() not in ("", "true", "1", "false", "0"):
-        raise fields_problem(BAD_PARAMETER, [FieldError("strict", "is true, false, or nothing at all")])
+        raise fields_problem(BAD_PARAMETER, [FieldError("strict", "must be true, false or empty")])
     return text.lower() in ("", "true", "1")
 
 

@@ -165,7 +165,7 @@ def _from_cursor(cursor: str) -> str:
         padded = cursor + "=" * (-len(cursor) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
-        raise fields_problem(BAD_PARAMETER, [FieldError("cursor", "is no cursor of this list")]) from None
+        raise fields_problem(BAD_PARAMETER, [FieldError("cursor", "is not a cursor of this list")]) from None
 
 
 def _topic_sums(view: RouteView, topics: Iterable[str]) -> list[TopicSums]:
@@ -226,7 +226,7 @@ async def get_route(
     reading = await begin(request, query)
     if query.past is not None:
         if query.wait is not None:
-            raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
+            raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of")])
         return await _past_route(request, reading.context, topic, query.past, is_empty_fine=query.is_empty_fine)
     crowded = False
     if query.wait is not None:
@@ -243,7 +243,7 @@ async def get_route(
         raise Problem(
             TOPIC_NOT_EXIST,
             f"no topic route info in name server for the topic: {topic}; "
-            f"GET /v1/topics/{quote(topic, safe='')}/changes says what became of it",
+            f"GET /v1/topics/{quote(topic, safe='')}/changes has its changes",
             headers=headers,
         )
     headers = {**read_headers(reading.position, found.digest), **(CROWDED if crowded else {})}

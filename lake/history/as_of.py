@@ -432,7 +432,8 @@ class AsOfResolver:
             return
         newest = self._epochs.commit(self._epochs.newest)
         if newest is None or time > newest.event_time + _CLOCK_SKEW:
-            raise FutureTimeError(f"{shown} is in the future; it is {rfc3339(now)} here", time=shown, now=rfc3339(now))
+            text = f"{shown} is in the future: this machine's time is {rfc3339(now)}"
+            raise FutureTimeError(text, time=shown, now=rfc3339(now))
 
     def _before_history(self, as_of: str) -> BeforeHistoryError:
         first = self._epochs.commit(1)
@@ -443,7 +444,7 @@ class AsOfResolver:
     def _vacuumed(self, as_of: str) -> VacuumedError:
         oldest = self._epochs.commit(self._epochs.first)
         if oldest is None:
-            return VacuumedError(f"{as_of} is not recorded, and nor is any other epoch", as_of=as_of)
+            return VacuumedError(f"{as_of} is not recorded: there is no epoch yet", as_of=as_of)
         return VacuumedError(
             f"{as_of} is before the oldest state that is kept: epoch {oldest.epoch} of {rfc3339(oldest.event_time)}",
             as_of=as_of,

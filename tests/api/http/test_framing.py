@@ -131,12 +131,12 @@ def test_the_answers_before_a_refusal_are_sent(quiet: HttpApi, executed: Execute
         waiting=False,
     )
     assert ANSWER.findall(said) == [b"200"] * 3 + [b"400"]
-    assert b"HTTP/2.0 is not taken here" in said
+    assert b"HTTP/2.0 is not supported" in said
     assert said.endswith(b"closed")
 
 
 @pytest.mark.parametrize("behind", [b"", PLAIN])
-def test_what_is_broken_in_one_segment_does_nothing(quiet: HttpApi, behind: bytes) -> None:
+def test_a_broken_request_in_a_segment_has_no_effect(quiet: HttpApi, behind: bytes) -> None:
     """Also where the application does not read bodies."""
     data = message(CHUNKED, line=b"DELETE /v1/topics/orders HTTP/1.1", body=b"5\r\n1234567\r\n0\r\n\r\n")
     front = Executed(quiet.app, reads_bodies=False)
