@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -153,12 +154,19 @@ def build_site(source: Path = ROOT / "docs", site: Path = SITE) -> int:
     """
     python = _prepare_environment()
     command = [str(python), "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-j", "auto"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ROUTELAKE_DATA_DIR": str(SAMPLE)}
-    return subprocess.run(
-        [*command, "-d", str(site.with_name(f"{site.name}-doctrees")), str(source), str(site)],
-        env=environment,
-        check=False,
-    ).returncode
+    with tempfile.TemporaryDirectory(
+        prefix="routelake-docs-"
+    ) as runtime:  # short, because it has the kernels' Unix sockets
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "ROUTELAKE_DATA_DIR": str(SAMPLE),
+            "JUPYTER_RUNTIME_DIR": runtime,
+        }
+        doctrees = site.with_name(f"{site.name}-doctrees")
+        return subprocess.run(
+            [*command, "-d", str(doctrees), str(source), str(site)], env=environment, check=False
+        ).returncode
 
 
 def _prepare_environment() -> Path:

@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jupyter_client
+from jupyter_core.paths import jupyter_runtime_dir
 from pygments.lexers.python import PythonLexer
 from pygments.lexers.special import TextLexer
 from pygments.lexers.sql import SqlLexer
+from traitlets import CaselessStrEnum
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -53,6 +57,19 @@ html_theme_options = {
     "footer_end": ["theme-version"],
 }
 html_sidebars = {"index": []}
+
+
+class _LocalKernelManager(jupyter_client.AsyncKernelManager):
+    """Connects to the kernels of notebooks by Unix sockets. On a TCP port, a kernel warns that others can read it."""
+
+    transport = CaselessStrEnum(["ipc"], default_value="ipc")
+
+    def _ip_default(self) -> str:
+        """Beginning of the paths of its sockets. Pages are built in parallel, so each kernel has its own."""
+        return f"{jupyter_runtime_dir()}/{uuid.uuid4().hex}"
+
+
+jupyter_client.AsyncKernelManager = _LocalKernelManager  # nbclient's default, which no option of myst-nb replaces
 
 
 def _complete(app: Sphinx, document: str, content: list[str]) -> None:
