@@ -29,7 +29,7 @@ def sql(
 ) -> None:
     """Ask the tables in DuckDB's SQL, by their names; at a terminal without a query, as often as you like.
 
-    It only reads, beside a running routelake or without one: all tables at the newest epoch.
+    It only reads, and routelake may run: all tables at the newest epoch.
     docs/how-to/analyze/queries.md has the views and macros beside them (route_at, changes_between, live_at),
     docs/reference/tables.md the columns. Tables at a URL are fetched first, with all their past.
     """
@@ -59,7 +59,7 @@ def spark_sql(
 ) -> None:
     """Ask the tables in Spark SQL, by their names; at a terminal without a query, as often as you like.
 
-    It only reads, beside a running routelake or without one. JSON is an object a line. docs/reference/tables.md has the
+    It only reads, and routelake may run. JSON has one object per line. docs/reference/tables.md has the
     columns. Tables at a URL are fetched first, with all their past.
     """
     from pipelines.spark_sql import run_spark_sql

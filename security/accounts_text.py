@@ -100,7 +100,7 @@ LEAST_SECRET: Final = 6
 """Characters of a secretKey, as in RocketMQ (AclConstants.SECRET_KEY_MIN_LENGTH)."""
 
 LEAST_TOKEN: Final = 16
-"""Minimum length of a token that is not given by its digest. An attacker who guesses it acts as an admin."""
+"""Minimum length of a token that is not given by its digest. If an attacker guesses it, the attacker is an admin."""
 
 _TOP: Final = frozenset({"globalWhiteRemoteAddresses", "globalWhiteRole", "accounts", "dataVersion"})
 _OF_BROKERS: Final = frozenset({"defaultTopicPerm", "defaultGroupPerm", "topicPerms", "groupPerms", "namespacePerms"})
