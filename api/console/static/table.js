@@ -155,9 +155,12 @@ export class Table {
   }
 
   focus({ key, index, cell }) {
-    const line = [...this.body.children].find((each) => each.dataset.key === key);
-    line?.querySelectorAll(CONTROLS)[index]?.focus({ preventScroll: true });
-    this.unmarked = index < 0 && line ? line.children[cell] : null; // its button comes again with the next marks
+    this.lineOf(key)?.querySelectorAll(CONTROLS)[index]?.focus({ preventScroll: true });
+    if (index < 0) this.unmarked = { key, cell }; // its button comes again with the next marks
+  }
+
+  lineOf(key) {
+    return [...this.body.children].find((each) => each.dataset.key === key);
   }
 
   /** When scrolling has come to rest: to find the cells that are cut off needs their layout. */
@@ -176,7 +179,9 @@ export class Table {
         const box = dialog(title, {}, h("h2", null, title), h("p", { class: "full" }, text), button("Close", () => box.close()));
       }, { class: "whole", "aria-label": `Show in full: ${title}`, "aria-haspopup": "dialog" }));
     }
-    this.unmarked?.querySelector(".whole")?.focus({ preventScroll: true });
+    if (this.unmarked && document.activeElement === document.body) {
+      this.lineOf(this.unmarked.key)?.children[this.unmarked.cell].querySelector(".whole")?.focus({ preventScroll: true });
+    }
     this.unmarked = null;
   }
 
