@@ -100,27 +100,20 @@ def _files() -> str | None:
 def _platforms() -> str | None:
     """Each package has a wheel for each Python and processor that the documents name, with glibc 2.28 or newer."""
     lock = str(ROOT / "requirements.lock")
+    # pyspark has no wheel, and no code for a processor.
+    options = ["--no-deps", "--only-binary", ":all:", "--no-binary", "pyspark", "--build-constraints", lock, "-r", lock]
+    installer = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--dry-run", *options]
     for processor, python in itertools.product(PROCESSORS, PYTHONS):
-        chosen = ["--python-platform", f"{processor}-manylinux_2_28", "--python-version", python]
-        # pyspark has no wheel, and no code for a processor.
-        wheels = ["--only-binary", ":all:", "--no-binary", "pyspark", "--build-constraints", lock]
         with tempfile.TemporaryDirectory() as folder:
-            command = [
-                "uv",
-                "pip",
-                "install",
-                "--dry-run",
-                "--no-deps",
+            chosen = [
+                "--python-platform",
+                f"{processor}-manylinux_2_28",
+                "--python-version",
+                python,
                 "--target",
                 folder,
-                *chosen,
-                *wheels,
-                "-r",
-                lock,
             ]
-            done = subprocess.run(
-                [Path(sys.executable).parent / command[0], *command[1:]], capture_output=True, text=True, check=False
-            )
+            done = subprocess.run([*installer, *chosen], capture_output=True, text=True, check=False)
         if done.returncode:
             return f"Python {python} on {processor}: {done.stderr.strip()}"
     return None
@@ -145,8 +138,9 @@ def _image(name: str) -> Callable[[], str | None]:
     return _command("podman", "build", "--format", "docker", "-f", file, "-t", tag, "DIST")
 
 
-_PRIVATE: Final = ("unshare", "--mount", "--pid", "--fork", "--propagation", "private")
-"""What the program mounts is seen by itself alone, and its processes end with it."""
+_PRIVATE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+"""Only the program itself sees what it mounts, and its processes end with it."""
+_BARE: Final = ("sh", "dev/release/bare_machine.sh", "DIST", "trixie")
 
 STEPS: Final = (
     Step("version", _version),
@@ -159,8 +153,6 @@ STEPS: Final = (
     Step("benches", _command("./routelake", "bench")),
     Step("gateway-image", _image("gateway"), needs="podman"),
     Step("fold-image", _image("fold"), needs="podman"),
-    Step(
-        "bare-debian", _command(*_PRIVATE, "sh", "dev/release/bare_machine.sh", "DIST", "trixie"), needs="debootstrap"
-    ),
+    Step("bare-debian", _command(*_PRIVATE, *_BARE), needs="debootstrap"),
 )
 """Steps of a release, quick ones first."""
