@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the wheel of a release on a bare Debian or Ubuntu, which has only Python, and asks it for a route.
 # Needs root and debootstrap. Mounts are seen by this script alone, and end with it:
-#   unshare --mount --pid --fork --propagation private sh dev/release/bare_machine.sh DIST SUITE [MIRROR [SCRIPT]]
+#   unshare --mount --pid --fork --kill-child --propagation private sh dev/release/bare_machine.sh DIST SUITE [MIRROR [SCRIPT]]
 # DIST: folder of ./routelake release. SUITE, MIRROR, SCRIPT: as for debootstrap. Instead of SUITE, a tar file of what
 # debootstrap makes saves some minutes.
 set -eu

@@ -150,6 +150,7 @@ STEPS: Final = (
     Step("docs", _command("./routelake", "docs")),
     Step("tests", _command("./routelake", "test", "--coverage")),
     Step("deep-tests", _command("./routelake", "test", "--deep")),
+    Step("migration", _command("./routelake", "test", "--deep", "tests/e2e/test_migration.py")),
     Step("benches", _command("./routelake", "bench")),
     Step("gateway-image", _image("gateway"), needs="podman"),
     Step("fold-image", _image("fold"), needs="podman"),
