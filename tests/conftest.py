@@ -62,6 +62,7 @@ _NOT_FAST = (
     *(
         "runtime/test_supervised_tasks.py",
         "runtime/test_logs.py",
+        "runtime/test_fold_process.py",
         "runtime/test_machine.py",
         "runtime/test_process.py",
         "runtime/test_signals.py",

@@ -5,24 +5,18 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import stat
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
-from dev.support import events as make
-from eventlog.sqlite.log import SqliteLog
 from runtime.machine import guard_data
-from runtime.procfs import commands_of_children, threads_below
 from runtime.secrets import without_secrets
 from schemas.errors import SetupError, UnavailableError
-from schemas.events import encode, routing_key
 from tests.runtime.test_signals import until_said
 
 
@@ -101,77 +95,6 @@ def test_a_mode_that_is_none(tmp_path: Path, mode: str) -> None:
     said = run("import sys; sys.argv[0] = 'routelake'; from cli.main import main; main()", "gateway", "--data-dir", str(tmp_path / "d"), "--data-mode", mode)  # fmt: skip
     assert "--data-mode" in said and "Traceback" not in said
     assert not (tmp_path / "d").exists()
-
-
-def test_tokens_are_for_gateways_alone(gateway: Routelake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "alice=s3cret")
-    gateway.start(wait_ready_s=None)
-    try:
-        until_said(gateway.log_path, "serving")
-        assert gateway.process is not None
-        assert b"s3cret" in Path(f"/proc/{gateway.process.pid}/environ").read_bytes()
-        children = commands_of_children(gateway.process.pid)
-        assert children
-        assert not [pid for pid in children if b"s3cret" in Path(f"/proc/{pid}/environ").read_bytes()]
-    finally:
-        if gateway.process is not None:
-            gateway.process.send_signal(signal.SIGTERM)
-        gateway.kill()
-
-
-@pytest.mark.jvm
-def test_the_fold_keeps_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's files are for their owner, too, and neither the JVM nor a worker has a token."""
-    monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "alice=s3cret")
-    with closing(SqliteLog(tmp_path / "events.db")) as event_log:
-        event_log.append([(routing_key(event), encode(event)) for event in (make.register(), make.put("n", "k"))])
-    fold = Routelake(tmp_path / "data", "fold", ("--event-log", f"sqlite://{tmp_path / 'events.db'}"))
-    fold.start(wait_ready_s=None)
-    try:
-        wait_until((fold.lake_dir / "fold-status.json").exists, 120, "a batch", 0.1)
-        found = modes(fold.data_dir)
-        assert any("/state/" in path for path in found)
-        assert not {path: oct(mode) for path, mode in found.items() if mode & 0o077}
-        assert fold.process is not None
-        ours = listening_addresses(threads_below(fold.process.pid))
-        assert ours
-        assert ours <= LOOPBACK
-        below = threads_below(fold.process.pid) - threads_of(fold.process.pid)
-        environments = [read_unless_gone(Path(f"/proc/{pid}/environ")) for pid in below]
-        assert any(environments)
-        assert not any(b"s3cret" in environment for environment in environments)
-    finally:
-        fold.kill()
-
-
-LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
-"""127.0.0.1 as /proc/net/tcp writes it, and as an IPv6 socket has it (proc(5))."""
-_LISTEN = "0A"
-
-
-def listening_addresses(pids: set[int]) -> set[str]:
-    """The addresses on which these processes listen for TCP, in hexadecimal and without their ports."""
-    sockets = set()
-    for pid in pids:
-        with suppress(OSError):  # it has just ended
-            sockets |= {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    found = set()
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        for line in table.read_text().splitlines()[1:] if table.exists() else ():
-            _, local, _, state, *rest = line.split()
-            if state == _LISTEN and f"socket:[{rest[5]}]" in sockets:
-                found.add(local.partition(":")[0])
-    return found
-
-
-def read_unless_gone(path: Path) -> bytes:
-    with suppress(OSError):  # a thread or process that has just ended
-        return path.read_bytes()
-    return b""
-
-
-def threads_of(pid: int) -> set[int]:
-    return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 
 def test_nothing_else_is_kept_from_them() -> None:

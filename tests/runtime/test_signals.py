@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.java import free_port, wait_until
-from dev.peers.routelake import ROOT, Routelake
+from dev.peers.routelake import ROOT
 
 _STOP_S = 40.0
 """A stop takes less than 15 s (`runtime.supervisor.DRAIN_S`), on a machine that is not busy."""
@@ -86,15 +86,3 @@ def test_a_process_with_an_event_loop(tmp_path: Path, command: tuple[str, ...]) 
         until_said(log, "serving")
         assert exit_code_after_many(process) == 0, log.read_text()
     assert "Traceback" not in log.read_text()
-
-
-@pytest.mark.jvm
-def test_the_fold(tmp_path: Path) -> None:
-    fold = Routelake(tmp_path / "data", "fold").start(wait_ready_s=None)
-    try:
-        until_said(fold.log_path, "fold is running")
-        assert fold.process is not None
-        assert exit_code_after_many(fold.process) == 0, fold.log_tail()
-        assert "Traceback" not in fold.log_path.read_text(), fold.log_tail()
-    finally:
-        fold.kill()
