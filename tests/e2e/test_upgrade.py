@@ -20,6 +20,7 @@ from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
 from dev.support.command import process
 from dev.support.http_api import broker
+from schemas.events import EVENT_LEVEL
 from tests.e2e.scenario import ask, route
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
@@ -92,11 +93,11 @@ def test_fold_first_then_gateways_and_never_back(scene: Scene) -> None:
     body = broker("broker-a", topics=("orders", "refunds"), heartbeatTimeoutMillis=3_600_000)
     old[0].send("POST", "/v1/brokers/register", body, 60)
     wait_until(lambda: all(route(one.namesrv_addr, "orders") for one in old), WAIT_S, "the route at both")
-    assert scene.level() == 1
+    assert scene.level() == EVENT_LEVEL
 
     assert fold.stop() == 0
     fold = scene.run("fold", to_come=True)
-    wait_until(lambda: scene.level() == 2, WAIT_S, "the lake to have the level of the new fold")
+    wait_until(lambda: scene.level() == EVENT_LEVEL + 1, WAIT_S, "the lake to have the level of the new fold")
     put(old[0], "by an old one")
     shows("by an old one", *old)
     wait_until(lambda: all(map(is_aside, old)), WAIT_S, "the old gateways to follow the tables alone")
@@ -118,6 +119,7 @@ def test_fold_first_then_gateways_and_never_back(scene: Scene) -> None:
     assert fold.stop() == 0
     back = process("fold", "--data-dir", scene.data_dir)
     assert back.returncode == 2, back.stderr
-    assert "its event log may contain events of level 2, and this version reads only up to 1" in back.stderr
+    levels = f"events of level {EVENT_LEVEL + 1}, and this version reads only up to {EVENT_LEVEL}"
+    assert f"its event log may contain {levels}" in back.stderr
     assert "Upgrade routelake first" in back.stderr
     shows("all are new", *new)
