@@ -3,7 +3,7 @@
 
 The commands are those of the page, in its order. First one of the NameServers is stopped and started again without
 routelake, under the same load. In the whole migration no more sends may fail than there. While one of the addresses does
-not answer, the first send of a new producer may fail, as with stock NameServers: the client 5.5.0 asks only one address.
+not answer, the first send of a new producer 5.5.0 may fail, as with stock NameServers alone.
 """
 
 from __future__ import annotations

@@ -254,8 +254,8 @@ class Traffic:
     def go_on(self, *, all_answer: bool = True) -> Counts:
         """Wait until each producer has tried more messages, and start new producers; the counts since the last call.
 
-        A new producer has no route yet: it asks one of the NameServers before it can send. If this one does not answer,
-        the client 5.5.0 does not ask another one, and the send fails.
+        A new producer has no route yet: it asks a NameServer before it can send. If a NameServer does not answer, the
+        first send of a client 5.5.0 may fail.
 
         Args:
             all_answer: Whether all NameServers answer, so that no new producer may fail.
