@@ -36,7 +36,7 @@ def changes(
     """
     from cli.history.show import show_changes
 
-    asked = {**shown.moments(from_, to), **filters.query()}
+    asked = {**shown.window(from_, to), **filters.query()}
     page = 1000 if shown.rows is None else min(1000, shown.rows + 1)
     show_changes(asking.source(context).changes(asked, page), shown.form, shown.rows, shown.zone)
 
@@ -53,14 +53,14 @@ def diff(
 ) -> None:
     """Show the differences between two points in time.
 
-    In the table, + is a row that only the later moment has, - one that only the earlier has, ~ one that both have, with
-    other values. --command, --peer, --user and --outcome keep the rows that such a change touched.
+    In the table, + is a row of the later point in time alone, - of the earlier alone, ~ of both, with other values.
+    --command, --peer, --user and --outcome keep the rows that such a change touched.
     """
     from cli.history.show import show_diff
 
     if not from_:
         raise SetupError("--from is missing. Set it to the earlier point in time, such as -2h or 'yesterday 02:55'")
-    asked = {**shown.moments(from_, to), **filters.query()}
+    asked = {**shown.window(from_, to), **filters.query()}
     show_diff(asking.source(context).diff(asked), shown.form, shown.rows, shown.zone)
 
 
@@ -72,10 +72,10 @@ def timeline(
         str, typer.Option("--broker", metavar="BROKERNAME", help="A broker group instead of a topic.")
     ] = "",
     from_: Annotated[
-        str, typer.Option("--from", metavar="MOMENT", help="Only states at or after this point in time.")
+        str, typer.Option("--from", metavar="TIME", help="Only states at or after this point in time.")
     ] = "",
     to: Annotated[
-        str, typer.Option("--to", metavar="MOMENT", help="Only states that began up to this point in time.")
+        str, typer.Option("--to", metavar="TIME", help="Only states that began up to this point in time.")
     ] = "",
     *,
     shown: Shown,
@@ -91,7 +91,7 @@ def timeline(
     if bool(topic) == bool(broker):
         raise SetupError("name either a topic or, with --broker, a broker group")
     kind, name = ("topics", topic) if topic else ("brokers", broker)
-    pages = asking.source(context).timeline(kind, name, shown.moments(from_, to))
+    pages = asking.source(context).timeline(kind, name, shown.window(from_, to))
     show_timeline(pages, shown.form, shown.rows, shown.zone)
 
 
@@ -101,17 +101,17 @@ def blame(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     as_of: Annotated[
         str,
-        typer.Option("--as-of", metavar="MOMENT", help="Point in time of the route: an epoch, -2h, 'yesterday 02:55'."),
+        typer.Option("--as-of", metavar="TIME", help="Point in time of the route: an epoch, -2h, 'yesterday 02:55'."),
     ] = "now",
     *,
     shown: ShownWhole,
     asking: Asking,
 ) -> None:
     """Show the last change of each field of a topic's route."""
-    from cli.history.show import moment_text, show_blame
+    from cli.history.show import point_in_time, show_blame
 
-    moment = moment_text(as_of, "--as-of", datetime.now(UTC), shown.zone)
-    show_blame(asking.source(context).blame(topic, moment), shown.form, shown.zone)
+    point = point_in_time(as_of, "--as-of", datetime.now(UTC), shown.zone)
+    show_blame(asking.source(context).blame(topic, point), shown.form, shown.zone)
 
 
 def register(app: typer.Typer) -> None:

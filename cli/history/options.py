@@ -23,13 +23,9 @@ _DEFAULT_GATEWAY: Final = "127.0.0.1:8080"
 
 From = Annotated[
     str,
-    typer.Option(
-        "--from", metavar="MOMENT", help="After this point in time: an epoch, -2h, 'yesterday 02:55', a time."
-    ),
+    typer.Option("--from", metavar="TIME", help="After this point in time: an epoch, -2h, 'yesterday 02:55', a time."),
 ]
-To = Annotated[
-    str, typer.Option("--to", metavar="MOMENT", help="Up to and including this point in time. Default: now.")
-]
+To = Annotated[str, typer.Option("--to", metavar="TIME", help="Up to and including this point in time. Default: now.")]
 
 _TABLE_ROWS: Final = 100
 
@@ -130,13 +126,13 @@ class ShownWhole(Options):
 
         return time_zone(self.time_zone)
 
-    def moments(self, from_: str, to: str) -> dict[str, str]:
+    def window(self, from_: str, to: str) -> dict[str, str]:
         """``from`` and ``to`` as HTTP has them, as far as they are said. Raises SetupError."""
-        from cli.history.show import moment_text
+        from cli.history.show import point_in_time
 
         now, zone = datetime.now(UTC), self.zone
         given = (("from", from_), ("to", to))
-        return {name: moment_text(text, f"--{name}", now, zone) for name, text in given if text}
+        return {name: point_in_time(text, f"--{name}", now, zone) for name, text in given if text}
 
 
 @dataclass(frozen=True, kw_only=True)

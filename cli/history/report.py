@@ -89,14 +89,14 @@ def report(
     if as_html and shown.form is not Form.TABLE:
         raise SetupError("--html cannot be used with --json or --csv. Choose one")
     zone = shown.zone
-    moments = shown.moments(from_, to)
+    asked_window = shown.window(from_, to)
     if http:
         if engine is Engine.SPARK or any(is_on_command_line(context, name) for name in ("data_dir", "lake")):
             raise SetupError(
                 "--http cannot be used with --engine spark, --data-dir or --lake. Ask a gateway, or read the tables"
             )
         (since, until), columns, rows = _from_gateway(
-            http, secret("--http-token", http_token), name, {**moments, **_times(name, times)}, shown.rows
+            http, secret("--http-token", http_token), name, {**asked_window, **_times(name, times)}, shown.rows
         )
     else:
         if engine is Engine.DUCKDB:
@@ -105,7 +105,7 @@ def report(
             keep_pandas_out()
         with lake_folder(data_dir, lake) as lake_dir:
             check_there(lake_dir, data_dir)
-            since, until = _window(lake_dir, moments)
+            since, until = _window(lake_dir, asked_window)
             columns, rows = _rows(engine, lake_dir, _query(name, (since, until), times), driver_memory)
     if as_html:
         print(_page(name, columns, rows, (since, until), _query(name, (since, until), times), zone), end="")
@@ -119,12 +119,12 @@ def _query(name: Name, window: tuple[datetime, datetime], times: int) -> str:
     return query_of(BY_NAME[name], *window, times)
 
 
-def _window(lake_dir: Path, moments: dict[str, str]) -> tuple[datetime, datetime]:
+def _window(lake_dir: Path, asked_window: dict[str, str]) -> tuple[datetime, datetime]:
     """Raises RoutelakeError."""
     from lake.history.history import History
     from lake.history.report import window
 
-    return window(History(lake_dir), moments.get("from"), moments.get("to"), dashes="--")
+    return window(History(lake_dir), asked_window.get("from"), asked_window.get("to"), dashes="--")
 
 
 def _times(name: Name, times: int) -> dict[str, str]:

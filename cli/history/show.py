@@ -155,10 +155,10 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
         )
     else:
         print("nothing is different")
-    moments = [
+    times = [
         f"epoch {cut['epoch']} of {local_text(time_of(cut['eventTime']), zone)}" for cut in (first.before, first.after)
     ]
-    print(f"from {moments[0]} to {moments[1]}, {zone_text(time_of(first.after['eventTime']), zone)}")
+    print(f"from {times[0]} to {times[1]}, {zone_text(time_of(first.after['eventTime']), zone)}")
     if has_more:
         print(f"there are more. Set --limit to show more ({limit})")
 
@@ -297,7 +297,7 @@ def time_zone(name: str) -> tzinfo | None:
         raise SetupError(what) from error
 
 
-def moment_text(text: str, option: str, now: datetime, zone: tzinfo | None) -> str:
+def point_in_time(text: str, option: str, now: datetime, zone: tzinfo | None) -> str:
     """Value of ``as_of`` and its like: an epoch, ``now``, or an RFC 3339 time in UTC.
 
     Args:
@@ -307,14 +307,14 @@ def moment_text(text: str, option: str, now: datetime, zone: tzinfo | None) -> s
         zone: Of times that do not say theirs; None: this machine's.
 
     Raises:
-        SetupError: It is no moment.
+        SetupError: It is not one.
     """
     found = text.strip().lower()
     if found == "now" or re.fullmatch(r"[0-9]{1,9}", found):
         return found
-    time = _moment(found, now, zone)
+    time = _parse_time(found, now, zone)
     if time is None:
-        raise SetupError(f"{option} {text!r} is no moment; write {EXPECTED}")
+        raise SetupError(f"{option} {text!r} is not a point in time; write {EXPECTED}")
     return time.isoformat().replace("+00:00", "Z")
 
 
@@ -331,7 +331,7 @@ def zone_text(time: datetime, zone: tzinfo | None) -> str:
     return "UTC" if name == "UTC" else f"{name} (UTC{offset})"
 
 
-def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
+def _parse_time(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
     """In UTC."""
     try:
         ago = _AGO.fullmatch(text)

@@ -98,7 +98,7 @@ def test_nothing_for_as_long_as_is_asked_for(report: ReportSpec) -> None:
         ("peers --from 1999-01-01T00:00:00Z", "; leave out --from to begin there"),
         ("peers --to 9999", "has not been committed yet"),
         ("peers --html --csv", "--html cannot be used with --json or --csv. Choose one"),
-        ("peers --from tomorrow", "is no moment"),
+        ("peers --from tomorrow", "is not a point in time"),
         ("pears", "'pears'"),
     ],
 )

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cli.history.show import local_text, moment_text, time_zone, zone_text
+from cli.history.show import local_text, point_in_time, time_zone, zone_text
 from schemas.errors import SetupError
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -18,7 +18,7 @@ NOW = datetime(2026, 3, 30, 8, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("text", "moment"),
+    ("text", "asked"),
     [
         ("now", "now"),
         (" NOW ", "now"),
@@ -43,8 +43,8 @@ NOW = datetime(2026, 3, 30, 8, 30, tzinfo=UTC)
         ("2026-01-31T03:00:00.123456789Z", "2026-01-31T03:00:00.123456Z"),
     ],
 )
-def test_moments(text: str, moment: str) -> None:
-    assert moment_text(text, "--from", NOW, BERLIN) == moment
+def test_points_in_time(text: str, asked: str) -> None:
+    assert point_in_time(text, "--from", NOW, BERLIN) == asked
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_moments(text: str, moment: str) -> None:
         *("1767225601000", "yesterday 02:55 PM", "-99999999999w", "0001-01-01 00:00", "12:60", "٣"),
     ],
 )
-def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(SetupError, match="--to .* is no moment; write an epoch"):
-        moment_text(text, "--to", NOW, BERLIN)
+def test_what_is_not_a_point_in_time(text: str) -> None:
+    with pytest.raises(SetupError, match="--to .* is not a point in time; write an epoch"):
+        point_in_time(text, "--to", NOW, BERLIN)
 
 
 def test_zones() -> None:
