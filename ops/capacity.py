@@ -119,7 +119,7 @@ class Demand(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a `Demand` needs. Sizes are in bytes, ``_day`` is for one day."""
+    """The needs of a `Demand`. Sizes are in bytes, ``_day`` is for one day."""
 
     queue_rows: int
     events_s: float

@@ -116,7 +116,7 @@ class WindowQuery(ReadQuery):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether a kept answer of an earlier epoch is not enough."""
+        """True: a kept answer of an earlier epoch is not enough."""
         return self.wait_for is not None
 
 
@@ -151,7 +151,7 @@ class PastQuery(ViewQuery):
 
 
 class Missing(StrEnum):
-    """What is answered where there is nothing of the name."""
+    """The answer where there is nothing of the name."""
 
     PROBLEM = "problem"
     EMPTY = "empty"
@@ -167,7 +167,7 @@ class MissingQuery(BaseModel):
 
     @property
     def is_empty_fine(self) -> bool:
-        """Whether an empty result is wanted instead of a problem."""
+        """True: an empty result is wanted instead of a problem."""
         return self.missing is Missing.EMPTY
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much changed when, and how much there was: routeChangeTable counted into points, for charts and the time bar.
+"""Numbers of changes, and of what there was: routeChangeTable counted into points, for charts and the time bar.
 
 A question costs a scan of the narrow columns of its window; totals scan the whole table up to its end. So an answer is
 kept for a while (`lake.history.kept`).
@@ -140,7 +140,7 @@ def _count(history: History, asked: ActivityAsked, newest: RouteCommit) -> Activ
 
 
 class _Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the points of a window are.
+    """The places of the points of a window.
 
     Attributes:
         first: Of the window, in milliseconds or epochs.

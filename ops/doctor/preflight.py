@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a machine and a data directory are ready for this release, and what could not go back. Changes nothing."""
+"""Checks that a machine and a data directory fit this release, and names what could not go back. Changes nothing."""
 
 from __future__ import annotations
 
