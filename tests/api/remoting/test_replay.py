@@ -145,7 +145,7 @@ def test_nothing_that_a_broker_hears_counts_at_a_nameserver(tmp_path: Path, auth
                 for who in (peer, broker):
                     answer = who.call(request)
                     assert answer.code == codes.NO_PERMISSION, (request, answer)
-                    assert "its signature alone does not count" in (answer.remark or "")
+                    assert "its signature alone is not accepted" in (answer.remark or "")
         assert valid > 10
         assert peer.call(sign(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": T1}), "reader")).code == codes.SUCCESS
         written = [decode(record.payload) for record in gateway.log.read(end.next_offset)]
