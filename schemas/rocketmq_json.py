@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from schemas.broker import TopicQueueMappingInfo
+from schemas.broker import Int, TopicQueueMappingInfo
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 
 T = TypeVar("T")
@@ -217,23 +217,89 @@ def encode_mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> bytes:
     return _encode(_mapping(info, numeric_keys=numeric_keys))
 
 
-_route_decoder = msgspec.json.Decoder(TopicRouteData, strict=False)  # a large epoch is text
-_cluster_info_decoder = msgspec.json.Decoder(ClusterInfo)
+class _ReadQueueData(msgspec.Struct, rename="camel"):
+    """QueueData as any release writes it."""
+
+    broker_name: str
+    read_queue_nums: Int = 0
+    write_queue_nums: Int = 0
+    perm: Int = 0
+    topic_sys_flag: Int = 0
+
+
+class _ReadBrokerData(msgspec.Struct, rename="camel"):
+    """BrokerData likewise: 4.x knows no enableActingMaster, 3.x no cluster."""
+
+    broker_name: str
+    broker_addrs: dict[int, str] | None = None
+    cluster: str | None = None
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+    def data(self) -> BrokerData:
+        return BrokerData(
+            broker_addrs=self.broker_addrs or {},
+            broker_name=self.broker_name,
+            cluster=self.cluster or "",
+            enable_acting_master=self.enable_acting_master,
+            zone_name=self.zone_name,
+        )
+
+
+class _ReadRoute(msgspec.Struct, rename="camel"):
+    """TopicRouteData likewise."""
+
+    broker_datas: list[_ReadBrokerData] | None = None
+    queue_datas: list[_ReadQueueData] | None = None
+    filter_server_table: dict[str, list[str]] | None = None
+    order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
+
+
+class _ReadClusterInfo(msgspec.Struct, rename="camel"):
+    """ClusterInfo likewise."""
+
+    broker_addr_table: dict[str, _ReadBrokerData]
+    cluster_addr_table: dict[str, list[str]]
+
+
+_route_decoder = msgspec.json.Decoder(_ReadRoute, strict=False)  # a large epoch is text
+_cluster_info_decoder = msgspec.json.Decoder(_ReadClusterInfo, strict=False)
 
 
 def decode_topic_route(data: bytes) -> TopicRouteData:
-    """A route answer of either dialect.
+    """A route answer of either dialect, as any NameServer since 3.x writes it.
 
     Raises:
         ValueError: The data holds no route.
     """
-    return decode(data, _route_decoder)
+    found = decode(data, _route_decoder)
+    return TopicRouteData(
+        broker_datas=[group.data() for group in found.broker_datas or ()],
+        filter_server_table=found.filter_server_table or {},
+        order_topic_conf=found.order_topic_conf,
+        queue_datas=[
+            QueueData(
+                broker_name=row.broker_name,
+                perm=row.perm,
+                read_queue_nums=row.read_queue_nums,
+                topic_sys_flag=row.topic_sys_flag,
+                write_queue_nums=row.write_queue_nums,
+            )
+            for row in found.queue_datas or ()
+        ],
+        topic_queue_mapping_by_broker=found.topic_queue_mapping_by_broker,
+    )
 
 
 def decode_cluster_info(data: bytes) -> ClusterInfo:
-    """A cluster info answer of either dialect.
+    """A cluster info answer of either dialect, as any NameServer since 3.x writes it.
 
     Raises:
         ValueError: The data holds no cluster info.
     """
-    return decode(data, _cluster_info_decoder)
+    found = decode(data, _cluster_info_decoder)
+    return ClusterInfo(
+        broker_addr_table={name: group.data() for name, group in found.broker_addr_table.items()},
+        cluster_addr_table=found.cluster_addr_table,
+    )

@@ -231,7 +231,13 @@ class Stage:
 
     def make_topics(self) -> None:
         """Create a topic on both brokers, and an order topic on one of them."""
-        wait_until(lambda: route(self.old.split(";")[0], "TBW102"), PATIENCE_S, "the brokers")
+        names = self.old.split(";")
+
+        def registered() -> bool:
+            found = [route(name, "TBW102") for name in names]
+            return all(each is not None and len(each["brokerDatas"]) == len(BROKERS) for each in found)
+
+        wait_until(registered, PATIENCE_S, "the brokers at each NameServer")
         plain = [["-b", broker.address, "-t", TOPIC, "-r", "4", "-w", "4"] for broker in self.brokers.values()]
         ordered = ["-b", self.brokers["broker-5"].address, "-t", ORDERED, "-r", "4", "-w", "4", "-o", "true"]
         with ThreadPoolExecutor() as pool:

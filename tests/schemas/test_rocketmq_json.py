@@ -86,6 +86,15 @@ def test_both_dialects_read_back(numeric_keys: bool) -> None:
     assert encode_mapping(MAPPING, numeric_keys=numeric_keys) in encode_topic_route(ROUTE, numeric_keys=numeric_keys)
 
 
+def test_what_older_releases_leave_out_is_read() -> None:
+    """4.x has no enableActingMaster, 3.x no cluster."""
+    group = b'{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"b","cluster":"c"}'
+    info = decode_cluster_info(b'{"brokerAddrTable":{"b":' + group + b'},"clusterAddrTable":{"c":["b"]}}')
+    read = BrokerData(broker_addrs={0: "10.0.0.1:10911"}, broker_name="b", cluster="c", enable_acting_master=False)
+    assert info == ClusterInfo(broker_addr_table={"b": read}, cluster_addr_table={"c": ["b"]})
+    assert decode_topic_route(b'{"brokerDatas":[' + group + b"]}").broker_datas == [read]
+
+
 def test_cluster_info_and_member_group_have_numeric_keys() -> None:
     info = ClusterInfo(broker_addr_table={"1": BROKER}, cluster_addr_table={"7": ["1"], "10": []})
     data = encode_cluster_info(info)
