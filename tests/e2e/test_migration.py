@@ -295,7 +295,7 @@ def _with_routelake(stage: Stage, record: Record, go_client: Path) -> tuple[Coun
             "TABLES": f"--lake {data}/lake",
             "SECURITY": f"--auth {folder}/acl.yml --auth-mode audit",
             "BROKER": broker.address,
-            "BROKER_NAME": "broker-4",
+            "BROKER_4X": stage.brokers["broker-4"].address,
             "TOPIC": ORDERED,
         },
     )
@@ -317,11 +317,12 @@ def _with_routelake(stage: Stage, record: Record, go_client: Path) -> tuple[Coun
         record("3: routelake runs next to them", traffic.go_on())
 
         page.run("updateBrokerConfig", "success")
-        page.run("wipeWritePerm")
+        page.run("-v 4", "success")
         old_broker = stage.brokers["broker-4"]
         old_broker.terminate()
         old_broker.configure("namesrvAddr", f"{stage.old};{new}")
         old_broker.start()
+        page.run("-v 6", "success")
         page.run("clusterList", "broker-4")
         record("4: brokers have one address more", traffic.go_on())
 
