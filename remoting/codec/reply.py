@@ -32,6 +32,9 @@ from schemas.errors import AccessDeniedError, InDoubtError, NotFoundError, Route
 
 _PLAIN: Final = f"{string.ascii_letters}{string.digits}%|_-".encode()
 
+_AROUND_BYTES: Final = 16
+"""Size of a reply without header and body: the start of its frame and the opaque, roughly."""
+
 _PLACE: Final = "(908172635)"
 """In a template: where the text goes. No remark has it."""
 
@@ -121,7 +124,7 @@ class EncodedReply:
         self.body = command.body
         self._head, self._tail = json_header_around_opaque(command)
         self._header_length = len(self._head) + len(self._tail)
-        self.size = 16 + self._header_length + len(self.body)
+        self.size = _AROUND_BYTES + self._header_length + len(self.body)
         self._starts: dict[int, bytes] = {}
 
     def pieces(self, digits: bytes) -> tuple[bytes, bytes, bytes, bytes]:
@@ -167,7 +170,7 @@ class RemarkTemplate:
         encoded = text.encode()
         if not is_plain(encoded):
             return EncodedReply(self.make(text))
-        return _FilledReply(self, encoded, self.code, self.length + len(encoded))
+        return _FilledReply(self, encoded, self.code, _AROUND_BYTES + self.length + len(encoded))
 
     def start(self, length: int) -> bytes:
         """Everything before the opaque, of a reply whose header has this length."""
@@ -184,7 +187,6 @@ class _FilledReply(msgspec.Struct, eq=False, gc=False):
     text: bytes
     code: int
     size: int
-    """Length of its header, without the opaque."""
 
     @property
     def command(self) -> RemotingCommand:
@@ -192,7 +194,8 @@ class _FilledReply(msgspec.Struct, eq=False, gc=False):
 
     def pieces(self, digits: bytes) -> tuple[bytes, ...]:
         template = self.template
-        return template.start(self.size + len(digits)), digits, template.before, self.text, template.after
+        start = template.start(self.size - _AROUND_BYTES + len(digits))
+        return start, digits, template.before, self.text, template.after
 
 
 _encode = msgspec.json.Encoder().encode
