@@ -128,10 +128,11 @@ def expire_overdue(group: BrokerGroup, keys: Iterable[BrokerKey], now_ms: int) -
 
     For members that a pause of expiry kept beyond their deadline: their expiry has the place of the event that ends it.
     """
-    for key in list(keys):
-        live = group.live.get(key)
-        if live is not None and live.expire_ms < now_ms:
-            group = _without_member(group, key)
+    found = [(key, group.live[key]) for key in keys if key in group.live]
+    overdue = [(live.expire_ms, live.last_update_offset, key) for key, live in found if live.expire_ms < now_ms]
+    # In the order of `expire`: who leaves first can matter, and rows from the tables have no order of their own.
+    for *_, key in sorted(overdue):
+        group = _without_member(group, key)
     return group
 
 

@@ -21,7 +21,7 @@ from schemas.events import decode
 
 VERSION = 7
 LOGS = "56d198c007db775d"
-RESULTS = "07de9da53475d4ca"
+RESULTS = "221566a2f253b13a"
 
 
 def fixed_logs() -> Iterator[list[LogRecord]]:
