@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import py4j.java_gateway
+import py4j.protocol
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
@@ -19,20 +21,24 @@ from dev.peers.java import classpath, java_executable
 @contextmanager
 def jvm(*jar_sets: str) -> Iterator[Any]:
     """A JVM with py4j's gateway, which PySpark brings along, and some jars of `dev.peers.java.classpath`."""
-    py4j = str(next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")))
+    jar = str(next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")))
     port, process = launch_gateway(
         port=0,
-        jarpath=py4j,
-        classpath=os.pathsep.join([py4j, *map(classpath, jar_sets)]),
+        jarpath=jar,
+        classpath=os.pathsep.join([jar, *map(classpath, jar_sets)]),
         javaopts=["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Dfile.encoding=UTF-8"],
         die_on_exit=True,
         java_path=java_executable(),
         return_proc=True,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+    # An earlier Spark session of this process has PySpark translate Java's exceptions with its own JVM, which does not
+    # hold the exceptions of this one (pyspark.errors.exceptions.captured.install_exception_handler).
+    translated, py4j.java_gateway.get_return_value = py4j.java_gateway.get_return_value, py4j.protocol.get_return_value
     try:
         yield gateway.jvm
     finally:
+        py4j.java_gateway.get_return_value = translated
         gc.collect()  # a proxy that is collected later would call a JVM that is gone, in the middle of another test
         gateway.shutdown()
         process.stdin.close()
