@@ -79,11 +79,11 @@ class ReadQuery(BaseModel):
 
     wait_for: OffsetToken | None = Field(
         None,
-        description="Answer only when everything up to this log offset is in the answer: X-Routelake-Token of an "
-        "earlier answer, which is 410 where the log is another one; or the number alone, which is not compared.",
+        description="Wait until the answer has every event up to this offset. Pass `X-Routelake-Token` of an earlier "
+        "answer. If it is of another event log, the answer is 410. A number alone is not compared with the event log.",
         examples=["17-5be0c4d2", "17"],
     )
-    wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="How long `wait_for` may wait, in milliseconds.")
+    wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="Maximum wait of `wait_for`, in milliseconds.")
 
     def view(self) -> Reads | None:
         """The view that is to answer; None where the gateway's settings say."""
@@ -95,8 +95,8 @@ class ViewQuery(ReadQuery):
 
     reads: Reads | None = Field(
         None,
-        description="`live`: the latest epoch and what the log holds beyond it. `committed`: the latest epoch alone. "
-        "Absent: as the gateway was started (`--reads`), which is `live` unless told otherwise.",
+        description="`live`: the latest epoch and the newer events of the event log. `committed`: the latest epoch "
+        "alone. The default is the gateway's option `--reads`, which is `live` if it is not set.",
     )
 
     def view(self) -> Reads | None:
@@ -110,9 +110,11 @@ class WindowQuery(ReadQuery):
     from_: str | None = Field(
         None,
         alias="from",
-        description=f"Only what happened after this point in time: {POINT_IN_TIME}. Absent: from the beginning.",
+        description=f"Changes after this point in time: {POINT_IN_TIME}. Default: the beginning.",
     )
-    to: str | None = Field(None, description=f"Up to and including this point in time: {POINT_IN_TIME} (the default).")
+    to: str | None = Field(
+        None, description=f"Changes up to this point in time, which is included: {POINT_IN_TIME} (the default)."
+    )
 
     @property
     def is_fresh(self) -> bool:
@@ -125,8 +127,7 @@ class PastQuery(ViewQuery):
 
     as_of: str | None = Field(
         None,
-        description="From the past: an epoch number, or an RFC 3339 time with its offset from UTC; `now` is the same "
-        "as to leave it out.",
+        description=f"Point in time that the answer shows: {POINT_IN_TIME} (the default).",
         examples=["17", "2026-01-31T03:00:00Z"],
     )
 
@@ -162,7 +163,7 @@ class MissingQuery(BaseModel):
 
     missing: Missing = Field(
         Missing.PROBLEM,
-        description="`empty`: where there is nothing of this name, answer 200 with an empty result instead of 404.",
+        description="`empty`: if the name does not exist, answer 200 with an empty result instead of 404.",
     )
 
     @property

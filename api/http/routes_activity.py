@@ -37,13 +37,13 @@ _POINT: Final[dict[str, Any]] = {
 class ActivityQuery(WindowQuery):
     """Parameters of the activity."""
 
-    by: Literal["time", "epoch"] = Field("time", description="Points of equal time, or of an equal number of epochs.")
+    by: Literal["time", "epoch"] = Field("time", description="Each point has an equal time, or number of epochs.")
     points: Annotated[int, *number(least=1, most=MAX_POINTS)] = Field(
-        120, description="Maximum number of points. Their width is the smallest that gives no more."
+        120, description="Maximum number of points. Their width is the smallest one that does not exceed it."
     )
     totals: bool = Field(
         False,
-        description="Also say how many topics, brokers and queues there were at the end of each point. Reads the whole "
+        description="Add the numbers of topics, brokers and queues at the end of each point. This reads the whole "
         "history up to `to`.",
     )
 

@@ -40,7 +40,7 @@ class DeleteTopicQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cluster: Cluster = Field(None, description="Only the rows of this cluster's brokers. Absent: everywhere.")
+    cluster: Cluster = Field(None, description="Delete only the rows of this cluster's brokers. Default: all clusters.")
 
 
 @router.delete(

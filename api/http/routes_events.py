@@ -47,8 +47,8 @@ class EventsQuery(ReadQuery):
     from_: Annotated[str, AfterValidator(_mark)] | None = Field(
         None,
         alias="from",
-        description="Only epochs after this one: an `id` of these events, or an epoch number, which is not compared "
-        "with the lake. Absent: from now on. Last-Event-ID wins over it.",
+        description="Send the epochs after this one: an `id` of these events, or an epoch number, which is not "
+        "compared with the lake. Default: from now on. The header Last-Event-ID overrides it.",
         examples=["5-1f0c2a9e", "5"],
     )
     topic: str | None = Field(None, description="Only epochs that changed this topic.")
@@ -66,7 +66,7 @@ async def listen_events(
     request: Request,
     query: Annotated[EventsQuery, Query()],
     last_event_id: Annotated[
-        str | None, Header(description="The last `id` that the client was sent; EventSource sends it by itself.")
+        str | None, Header(description="The last `id` that the client received. EventSource sends it by itself.")
     ] = None,
 ) -> Response:
     """One `epoch` event for each epoch with changes. `data` has the epoch, its topics and its brokers.

@@ -221,7 +221,7 @@ async def health(request: Request) -> Response:
 )
 async def ready(
     request: Request,
-    strict: Annotated[str | None, Query(description="Present: ready only if every check is ok.")] = None,
+    strict: Annotated[str | None, Query(description="If present, ready only if every check is ok.")] = None,
 ) -> Response:
     """200 while this gateway answers routes, also without a fold or without the event log.
 

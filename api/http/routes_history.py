@@ -43,14 +43,14 @@ class TopicChangesQuery(ReadQuery):
     from_: str | None = Field(
         None,
         alias="from",
-        description=f"Only what came after this point in time: {POINT_IN_TIME}. Absent: from the beginning.",
+        description=f"Changes after this point in time: {POINT_IN_TIME}. Default: the beginning.",
     )
     to: str | None = Field(
-        None, description=f"Up to and including what shows at this point in time: {POINT_IN_TIME} (the default)."
+        None, description=f"Changes up to this point in time, which is included: {POINT_IN_TIME} (the default)."
     )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
     cursor: Annotated[str, Field(max_length=4096)] | None = Field(
-        None, description="`nextCursor` of the page before this one."
+        None, description="`nextCursor` of the previous page."
     )
 
 
@@ -58,19 +58,21 @@ class AllChangesQuery(TopicChangesQuery):
     """Parameters of all changes: two points in time, which rows, by whom, and which page."""
 
     topic: str | None = Field(None, description="Only rows of this topic, and commands that name it.")
-    broker_name: str | None = Field(None, alias="brokerName", description="Only of this broker group.")
+    broker_name: str | None = Field(None, alias="brokerName", description="Only this broker group.")
     cluster: str | None = Field(
-        None, description="Only of broker groups that ever registered into it, and commands that name it."
+        None, description="Only broker groups that registered into this cluster at any time, and commands that name it."
     )
     table_name: str | None = Field(None, alias="tableName", description="Only changed rows of this state table.")
     command: str | None = Field(
         None,
-        description="Only by this RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, "
-        "PRESERVE_END, ACCESS_REFUSED.",
+        description="Only changes by this command: the name of a RequestCode, or CHANNEL_CLOSED, BROKER_EXPIRED, "
+        "RESUME, PRESERVE, PRESERVE_END, ACCESS_REFUSED.",
     )
-    peer: str | None = Field(None, description="Only from this address, with its port or without.")
-    user: str | None = Field(None, description="Only by this user.")
-    outcome: Literal["applied", "unchanged", "rejected"] | None = Field(None, description="Only with this outcome.")
+    peer: str | None = Field(None, description="Only changes by this address, with or without its port.")
+    user: str | None = Field(None, description="Only changes by this user.")
+    outcome: Literal["applied", "unchanged", "rejected"] | None = Field(
+        None, description="Only changes with this result."
+    )
 
     def asked(self) -> ChangesAsked:
         """The question."""
@@ -98,7 +100,7 @@ class EpochsQuery(ReadQuery):
     """Parameters of the epoch list."""
 
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Epochs on a page.")
-    before: Annotated[int, *number(most=MAX_LONG)] | None = Field(None, description="Only older epochs than this.")
+    before: Annotated[int, *number(most=MAX_LONG)] | None = Field(None, description="Only epochs older than this one.")
 
 
 def _in_formats(found: Responses) -> Responses:

@@ -29,7 +29,7 @@ from security.admission.admission import Sender
 
 router = APIRouter(prefix="/v1/kv", tags=["kv"])
 
-Namespace = Annotated[str, Path(description="The namespace; a slash in it is `%2F`.", examples=["ORDER_TOPIC_CONFIG"])]
+Namespace = Annotated[str, Path(description="The namespace. A slash in it is `%2F`.", examples=["ORDER_TOPIC_CONFIG"])]
 Key = Annotated[str, Path(description="The key.", examples=["orders"])]
 
 _encode = msgspec.json.Encoder().encode

@@ -58,11 +58,11 @@ class ReportQuery(WindowQuery):
     """Parameters of a report."""
 
     times: Annotated[int, *number()] | None = Field(
-        None, description=f"Of `flapping` alone: addresses that came back more often than that ({TIMES})."
+        None, description=f"For `flapping` only: addresses that came back more often than this. Default: {TIMES}."
     )
     limit: Annotated[int, *number(least=1, most=MAX_ROWS)] = Field(1000, description="Rows on a page.")
     cursor: Annotated[str, Field(max_length=4096)] | None = Field(
-        None, description="`nextCursor` of the page before this one."
+        None, description="`nextCursor` of the previous page."
     )
 
 
@@ -98,7 +98,7 @@ async def list_reports(request: Request, query: Annotated[ReadQuery, Query()], _
 )
 async def get_report(
     request: Request,
-    name: Annotated[ReportName, Path(description="; ".join(f"`{each.name}`: {each.comment}" for each in REPORTS))],
+    name: Annotated[ReportName, Path(description="Name of a report, as in `GET /v1/reports`.")],
     query: Annotated[ReportQuery, Query()],
     _: IfNoneMatch = None,
 ) -> Response:

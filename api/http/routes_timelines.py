@@ -48,18 +48,18 @@ class TimelineQuery(ReadQuery, MissingQuery):
     from_: str | None = Field(
         None,
         alias="from",
-        description=f"Only intervals that hold then or later: {POINT_IN_TIME}. Absent: from the beginning.",
+        description=f"Intervals that end after this point in time: {POINT_IN_TIME}. Default: the beginning.",
     )
     to: str | None = Field(
         None,
-        description=f"Only intervals that began by then, and what had not ended by then has no end: {POINT_IN_TIME}. "
-        "Absent: now.",
+        description=f"Intervals that begin up to this point in time: {POINT_IN_TIME}. Default: now. An interval that "
+        "had not ended by then has no end.",
     )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(
-        100, description="Intervals on a page, which may have fewer and lead to others all the same."
+        100, description="Maximum number of intervals on a page. A page with fewer can have a next one."
     )
     cursor: Annotated[str, Field(max_length=4096)] | None = Field(
-        None, description="`nextCursor` of the page before this one."
+        None, description="`nextCursor` of the previous page."
     )
 
     def window(self) -> Window:

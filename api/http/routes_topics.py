@@ -81,14 +81,14 @@ ROUTE_EXAMPLE: Final[dict[str, Any]] = {
 class TopicsQuery(PastQuery):
     """Parameters of the topic list."""
 
-    cluster: Cluster = Field(None, description="Only topics with a row for a broker of this cluster.")
+    cluster: Cluster = Field(None, description="Only topics that have a broker of this cluster.")
     prefix: Annotated[str, Field(max_length=255)] = Field("", description="Only topics that begin with this.")
     details: Literal["true", "false"] = Field(
-        "false", description="`true`: with clusters, queues and permissions of each topic."
+        "false", description="`true`: add clusters, queues and permissions of each topic."
     )
     limit: Annotated[int, *number(least=1, most=MAX_PAGE)] = Field(1000, description="Names on a page.")
     cursor: Annotated[str, Field(max_length=1024)] | None = Field(
-        None, description="`nextCursor` of the page before this one."
+        None, description="`nextCursor` of the previous page."
     )
 
 
@@ -97,8 +97,8 @@ class RouteQuery(PastQuery, MissingQuery):
 
     wait: Annotated[float, *seconds(MAX_LONG_POLL_S)] | None = Field(
         None,
-        description="Long poll: with If-None-Match, answer when this topic's route is another one, or after so many "
-        "seconds (304).",
+        description="Long poll with If-None-Match: the answer comes when the topic's route differs, or as 304 after "
+        "this number of seconds.",
     )
 
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -14,22 +15,32 @@ from api.http.openapi import TAGS, openapi_document
 from api.http.problems import KINDS
 from dev.reference.markdown import code, sentence, table
 
+_Row = tuple[str, str, str, str]
+_COLUMNS: Final = ("parameter", "in", "value", "meaning")
+_COMMON: Final = 5
+"""A parameter that at least so many endpoints have in the same words is described once."""
 _SECTIONS: Final = {tag["name"]: tag["description"] for tag in TAGS}
 
 
 def endpoints() -> str:
-    """Return a section for each group of endpoints, with the parameters of each endpoint."""
+    """Return the common parameters, and a section for each group of endpoints with the parameters of each endpoint."""
     app = FastAPI(title="routelake", openapi_tags=TAGS)
     for router in ROUTERS:
         app.include_router(router)
-    operations: dict[str, list[str]] = {}
-    for path, item in openapi_document(app)["paths"].items():
-        for method, operation in item.items():
-            operations.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
-    return "\n".join(
-        f"## {name.capitalize() if name != 'kv' else 'KV'}\n\n{_SECTIONS[name]}\n\n" + "\n".join(operations[name])
+    operations = [
+        (method, path, operation)
+        for path, item in openapi_document(app)["paths"].items()
+        for method, operation in item.items()
+    ]
+    uses = Counter(_row(parameter) for _, _, operation in operations for parameter in operation.get("parameters", ()))
+    common = [row for row, count in uses.items() if count >= _COMMON]
+    sections: dict[str, list[str]] = {}
+    for method, path, operation in operations:
+        sections.setdefault(operation["tags"][0], []).append("\n".join(_lines(method, path, operation, common)))
+    return f"## Common parameters\n\n{table(_COLUMNS, common)}\n" + "\n".join(
+        f"## {name.capitalize() if name != 'kv' else 'KV'}\n\n{_SECTIONS[name]}\n\n" + "\n".join(sections[name])
         for name in _SECTIONS
-        if name in operations
+        if name in sections
     )
 
 
@@ -52,11 +63,7 @@ def _members(members: Mapping[str, Any]) -> str:
     return code(json.dumps(dict(members))) if members else ""
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
-    return "\n".join(_lines(method, path, operation))
-
-
-def _lines(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+def _lines(method: str, path: str, operation: Mapping[str, Any], common: Sequence[_Row]) -> Iterator[str]:
     yield f"### {method.upper()} {path}"
     yield ""
     yield sentence(operation.get("summary", ""))
@@ -64,17 +71,20 @@ def _lines(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str
         yield ""
         yield operation["description"].replace("``", "`")
     yield ""
-    parameters = operation.get("parameters", [])
-    if parameters:
-        rows = ((code(one["name"]), one["in"], _values(one["schema"]), _about(one)) for one in parameters)
-        yield table(("parameter", "in", "value", "meaning"), rows)
+    rows = [_row(parameter) for parameter in operation.get("parameters", ())]
+    if own := [row for row in rows if row not in common]:
+        yield table(_COLUMNS, own)
+    if shared := [row[0] for row in rows if row in common]:
+        yield f"[Common parameters](#common-parameters): {', '.join(shared)}."
+        yield ""
     yield f"Answers: {', '.join(sorted(operation['responses']))}."
     yield ""
 
 
-def _about(parameter: Mapping[str, Any]) -> str:
+def _row(parameter: Mapping[str, Any]) -> _Row:
     required = "Required. " if parameter.get("required") and parameter["in"] != "path" else ""
-    return required + sentence(parameter.get("description") or "")
+    about = required + sentence(parameter.get("description") or "")
+    return code(parameter["name"]), parameter["in"], _values(parameter["schema"]), about
 
 
 def _values(schema: Mapping[str, Any]) -> str:
