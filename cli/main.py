@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import backup, developer, doctor, fold, gateway, kv_import, lake, log, plan, serve, sql, usage
+from cli import backup, developer, doctor, event_log, fold, gateway, kv_import, lake, plan, serve, sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.cli import admin
@@ -28,7 +28,7 @@ broker_cli.register(app)
 history.register(app)
 kv_import.register(app)
 lake.register(app)
-log.register(app)
+event_log.register(app)
 plan.register(app)
 route_cli.register(app)
 sql.register(app)

@@ -205,7 +205,7 @@ class LogWorker:
 def main() -> None:
     """Write until the gateway is gone."""
     end_with_parent()
-    configure("log")
+    configure("event-log")
     with Connection(SERVED) as gateway, suppress(EOFError, ConnectionError):
         _serve(gateway)
 

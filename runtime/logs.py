@@ -30,7 +30,7 @@ def configure(process: str) -> None:
     """Set up structlog and the standard library's logging for one process.
 
     Args:
-        process: ``serve``, ``gateway``, ``log`` or ``fold``; stands in every line.
+        process: ``serve``, ``gateway``, ``event-log`` or ``fold``; stands in every line.
 
     Raises:
         SetupError: ROUTELAKE_LOG_LEVEL or ROUTELAKE_LOG_FORMAT is set to something else than there is.

@@ -156,7 +156,7 @@ class Metrics:
     def follow_wal(self, size_bytes: Callable[[], int]) -> None:
         """Add the gauge that looks at the -wal of an event log in SQLite. Once."""
         text = "Size of the event log's -wal. It grows while a process keeps a snapshot of the log open."
-        Gauge("routelake_log_wal_bytes", text, registry=self.registry).set_function(size_bytes)
+        Gauge("routelake_event_log_wal_bytes", text, registry=self.registry).set_function(size_bytes)
 
     def before_scrape(self, bring: Callable[[], None]) -> None:
         """Call back before every scrape, so that a counter in plain numbers can be copied into its metric."""
@@ -205,7 +205,7 @@ class Metrics:
             ahead,
         )
         gauge(
-            "routelake_log_failing",
+            "routelake_event_log_failing",
             "1 while appends to the event log fail or do not finish.",
             lambda: float(gateway.log_failing),
         )
@@ -317,7 +317,7 @@ def _head_checks(gateway: Gateway) -> Iterable[Metric]:
         gateway.replica.waiting_bytes,
     )
     rules = GaugeMetricFamily(
-        "routelake_rules_version", "Version of the state machine. 0: no epoch yet.", labels=("of",)
+        "routelake_state_machine_version", "Version of the state machine. 0: no epoch yet.", labels=("of",)
     )
     rules.add_metric(("gateway",), STATE_MACHINE_VERSION)
     rules.add_metric(("tables",), gateway.follower.view.commit.rules_version)

@@ -157,7 +157,7 @@ _READY: Final = {
     "epoch": 5,
     "offset": 17,
     "routesAgeSeconds": 0.412,
-    "checks": dict.fromkeys(("view", "log", "fold", "live_view", "clock"), _OK),
+    "checks": dict.fromkeys(("view", "eventLog", "fold", "liveView", "clock"), _OK),
 }
 _NOT_READY: Final = {
     "ready": False,
@@ -166,7 +166,7 @@ _NOT_READY: Final = {
     "routesAgeSeconds": 71.4,
     "checks": {
         "view": {"ok": False, "reason": "the view is at epoch 5, the fold at 70"},
-        **dict.fromkeys(("log", "fold", "live_view", "clock"), _OK),
+        **dict.fromkeys(("eventLog", "fold", "liveView", "clock"), _OK),
     },
 }
 _FOLD: Final = {**_OK, "epoch": 5, "offset": 17, "lag": {"epochs": 0, "events": 1, "seconds": 0.8}}
@@ -231,9 +231,9 @@ async def ready(
     `/readyz?strict` is 200 only if every check is ok:
 
     - `view`: the routes follow the event log or the tables.
-    - `log`: the event log can be written.
+    - `eventLog`: the event log can be written.
     - `fold`: the fold runs and keeps up, as `/healthz/fold`.
-    - `live_view`: answers come from the live view, and the tables never differed from it.
+    - `liveView`: answers come from the live view, and the tables never differed from it.
     - `clock`: event time is not ahead of this machine's clock.
     - `selfPreservation`, if it is on: no pause keeps brokers without heartbeats routed.
     - `accounts` and `tls`, if configured: their files were readable after the last change.
@@ -244,9 +244,9 @@ async def ready(
     gateway = context.gateway
     problems = {
         "view": view_problem(gateway),
-        "log": log_problem(gateway),
+        "eventLog": log_problem(gateway),
         "fold": fold_problem(gateway, stale_s=_stale_s(context)),
-        "live_view": live_view_problem(gateway.replica),
+        "liveView": live_view_problem(gateway.replica),
         "clock": clock_problem(gateway),
     }
     preservation = preservation_problem(gateway)

@@ -19,6 +19,9 @@ _Row = tuple[str, str, str, str]
 _COLUMNS: Final = ("parameter", "in", "value", "meaning")
 _COMMON: Final = 5
 """A parameter that at least so many endpoints have in the same words is described once."""
+_ABOUT_COMMON: Final = (
+    "Several endpoints have these parameters. The description of an endpoint names those that it has."
+)
 _SECTIONS: Final = {tag["name"]: tag["description"] for tag in TAGS}
 
 
@@ -37,7 +40,7 @@ def endpoints() -> str:
     sections: dict[str, list[str]] = {}
     for method, path, operation in operations:
         sections.setdefault(operation["tags"][0], []).append("\n".join(_lines(method, path, operation, common)))
-    return f"## Common parameters\n\n{table(_COLUMNS, common)}\n" + "\n".join(
+    return f"## Common parameters\n\n{_ABOUT_COMMON}\n\n{table(_COLUMNS, common)}\n" + "\n".join(
         f"## {name.capitalize() if name != 'kv' else 'KV'}\n\n{_SECTIONS[name]}\n\n" + "\n".join(sections[name])
         for name in _SECTIONS
         if name in sections

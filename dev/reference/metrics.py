@@ -27,7 +27,7 @@ _UNITS: Final = {
     "ratio": re.compile(r"_ratio$"),
     "percent": re.compile(r"_percent$"),
 }
-_LABELS_OF: Final = {"routelake_delta_version": ("table",), "routelake_rules_version": ("of",)}
+_LABELS_OF: Final = {"routelake_delta_version": ("table",), "routelake_state_machine_version": ("of",)}
 """Labels of metrics whose samples are added one by one."""
 
 

@@ -21,7 +21,7 @@ _SECTIONS: Final = {
     "Run": ("serve", "gateway", "fold", "health"),
     "Query the history": ("history", "sql", "spark-sql"),
     "Administer RocketMQ": ("admin", "import-kv", "route", "broker", "fleet"),
-    "Maintain": ("backup", "restore", "doctor", "plan", "log", "lake", "completion"),
+    "Maintain": ("backup", "restore", "doctor", "plan", "event-log", "lake", "completion"),
     "Develop": ("test", "check", "fix", "coverage", "docs", "torture", "bench", "release"),
 }
 """Title -> first words of its commands."""

@@ -65,7 +65,7 @@ COMMANDS = {
     "verify": ["history", "verify", "--data-dir", "{}"],
     "sql": ["sql", "SELECT 1", "--data-dir", "{}"],
     "spark-sql": ["spark-sql", "SELECT 1", "--data-dir", "{}"],
-    "log": ["log", "copy", "--to", "kafka://127.0.0.1:1/t", "--data-dir", "{}"],
+    "event-log": ["event-log", "copy", "--to", "kafka://127.0.0.1:1/t", "--data-dir", "{}"],
     "lake get": ["lake", "get", "s3://bucket/prefix", "{}"],
 }
 

@@ -20,7 +20,19 @@ from dev.support.command import command, environment, process
 ENVIRONMENT = environment()
 
 
-COMMANDS = ["serve", "gateway", "fold", "bench", "broker", "fleet", "route", "import-kv", "completion", "admin", "log"]
+COMMANDS = [
+    "serve",
+    "gateway",
+    "fold",
+    "bench",
+    "broker",
+    "fleet",
+    "route",
+    "import-kv",
+    "completion",
+    "admin",
+    "event-log",
+]
 
 
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS), ["admin", "topicRoute"]], ids=" ".join)

@@ -152,8 +152,13 @@ def test_promtool_takes_them(name: str) -> None:
 def test_alerts_fire(tmp_path: Path) -> None:
     """Series as a scrape every 15 s leaves them: what fires, and when."""
     given: list[dict[str, Any]] = [
-        _fires("RoutelakeLogFailing", 'routelake_log_failing{job="routelake",instance="a"}', "1+0x20", "2m"),
-        _fires("RoutelakeLogFailing", 'routelake_log_failing{job="routelake",instance="a",worker="2"}', "1+0x20", "2m"),
+        _fires("RoutelakeEventLogFailing", 'routelake_event_log_failing{job="routelake",instance="a"}', "1+0x20", "2m"),
+        _fires(
+            "RoutelakeEventLogFailing",
+            'routelake_event_log_failing{job="routelake",instance="a",worker="2"}',
+            "1+0x20",
+            "2m",
+        ),
         _fires(
             "RoutelakeEventTimeAhead",
             'routelake_event_time_ahead_seconds{job="routelake",instance="a"}',
@@ -163,7 +168,12 @@ def test_alerts_fire(tmp_path: Path) -> None:
         _fires(
             "RoutelakeRoutesStale", 'rocketmq_namesrv_route_freshness{job="routelake",instance="a"}', "0+15x20", "5m"
         ),
-        _fires("RoutelakeLogWalGrows", 'routelake_log_wal_bytes{job="routelake",instance="a"}', "300000000+0x40", "6m"),
+        _fires(
+            "RoutelakeEventLogWalGrows",
+            'routelake_event_log_wal_bytes{job="routelake",instance="a"}',
+            "300000000+0x40",
+            "6m",
+        ),
         _fires("RoutelakeNoGateway", "unrelated", "1+0x20", "2m", labels={}),
         _fires("RoutelakeGatewayDown", 'up{job="routelake",instance="a"}', "0+0x20", "2m"),
         _fires("RoutelakeConnectionsNearLimit", _connections(2), "8500+0x40", "6m"),

@@ -60,10 +60,10 @@ def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Aut
         assert before["offset"] == deleted["offset"]
         assert running.stop() == 0
 
-    moved = process("log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
+    moved = process("event-log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
     assert moved.returncode == 0, moved.stderr
     assert f"from now on, use --event-log {to}.from-1 --event-log-config {file}" in moved.stdout
-    again = process("log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
+    again = process("event-log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
     assert again.returncode == 0, again.stderr
     assert "(0 were new)" in again.stdout
     old = process("gateway", "--data-dir", data_dir)

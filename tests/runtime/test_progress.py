@@ -52,7 +52,7 @@ def test_a_line_for_each_step_and_no_silent_gap() -> None:
     now_s = 100.0
     answer: dict[str, Any] = {
         "ready": False,
-        "checks": {"log": {"ok": True}, "fold": {"ok": False, "reason": "no fold"}},
+        "checks": {"eventLog": {"ok": True}, "fold": {"ok": False, "reason": "no fold"}},
     }
     with gateway(answer) as url:
         startup = Startup(url, spark=True, say=lines.append, clock=lambda: now_s)

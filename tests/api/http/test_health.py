@@ -28,7 +28,7 @@ def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyAnswer:
     assert ("retry-after" in answer.headers) == (strict == 503)
     assert answer.headers["content-type"] == "application/json"
     found = parsed(answer, ReadyAnswer)
-    assert set(found.checks) == {"view", "log", "fold", "live_view", "clock"}
+    assert set(found.checks) == {"view", "eventLog", "fold", "liveView", "clock"}
     assert found.ready == (strict == 200) == all(check.ok for check in found.checks.values())
     assert all((check.reason is None) == check.ok for check in found.checks.values())
     assert fold_health(api).ok == found.checks["fold"].ok
@@ -82,7 +82,7 @@ def test_a_log_that_refuses_appends_takes_no_gateway_out(make_api: Any) -> None:
     api.log.close()
     assert api.register(broker()).status_code == 503
     assert api.get("/v1/topics/orders/route").status_code == 200
-    assert "appends to the event log fail" in str(reasons(ready(api, 503))["log"])
+    assert "appends to the event log fail" in str(reasons(ready(api, 503))["eventLog"])
 
 
 def test_a_gateway_that_holds_its_routes_back_is_not_ready(make_api: Any) -> None:

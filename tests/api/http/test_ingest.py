@@ -248,7 +248,7 @@ def test_a_log_that_cannot_be_written_is_503(make_api: Any) -> None:
     api.log.close()
     found = problem(api.register(broker()), 503, "system-busy")
     assert "log" in found["detail"]
-    assert not api.get("/readyz").json()["checks"]["log"]["ok"]
+    assert not api.get("/readyz").json()["checks"]["eventLog"]["ok"]
 
 
 @pytest.mark.parametrize("path", ["register", "heartbeat", "unregister"])

@@ -241,7 +241,7 @@ def test_reads_are_counted(make_api: Any) -> None:
         "rocketmq_namesrv_active_brokers 1.0",
         "rocketmq_namesrv_topics 2.0",
         "rocketmq_nameserver_up 1.0",
-        "routelake_log_failing 0.0",
+        "routelake_event_log_failing 0.0",
     ):
         assert line in text, text
     assert 'routelake_delta_version{table="topicQueueTable"} 1.0' in text

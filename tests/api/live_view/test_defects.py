@@ -368,7 +368,7 @@ def test_a_defect_of_the_writer(
         (file,) = lake.lake_dir.glob("live-view-differences-*.json")
         (report,) = json.loads(file.read_text())["differences"]
         assert (report["epoch"], report["counts"]) == (epoch, {table: rows})
-        check = ready(gateway)["checks"]["live_view"]
+        check = ready(gateway)["checks"]["liveView"]
         assert not check["ok"] and f"epoch {epoch}" in check["reason"] and f"{rows} of {table}" in check["reason"]
     nothing_else_failed(told)
 
@@ -419,8 +419,8 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             theirs = f"version {STATE_MACHINE_VERSION + 1} of the rules"
             assert f"{theirs}, this gateway has version {STATE_MACHINE_VERSION}" in str(live_view_problem(head))
             assert metrics(gateway)["routelake_live_view_fallback"] == 1
-            assert metrics(gateway)['routelake_rules_version{of="tables"}'] == STATE_MACHINE_VERSION + 1
-            assert theirs in ready(gateway)["checks"]["live_view"]["reason"]
+            assert metrics(gateway)['routelake_state_machine_version{of="tables"}'] == STATE_MACHINE_VERSION + 1
+            assert theirs in ready(gateway)["checks"]["liveView"]["reason"]
             # The epoch that made it step aside may be one before the command's.
             wait_until(lambda: gateway.gateway.view.kv_get("n", "k") == "1", WAIT_S, "the tables to have the command")
             lake.fold.pause()

@@ -132,7 +132,7 @@ def test_ready_without_a_fold(tmp_path: Path) -> None:
                 answer = await client.get("/readyz")
             assert answer.status_code == 200
             assert not answer.json()["checks"]["fold"]["ok"]
-            assert answer.json()["checks"]["live_view"] == {"ok": True}
+            assert answer.json()["checks"]["liveView"] == {"ok": True}
             close_app(parts.app)
 
     asyncio.run(main())

@@ -54,7 +54,7 @@ def test_metrics_are_read_from_the_source() -> None:
     assert len(found) > 35
     assert found["rocketmq_namesrv_requests_total"].labels == ("listener", "request", "code")
     assert found["rocketmq_namesrv_route_request_latency"].type == "histogram"
-    assert found["routelake_log_wal_bytes"].unit == "bytes"
+    assert found["routelake_event_log_wal_bytes"].unit == "bytes"
     assert found["routelake_quota_charged_bytes_total"].unit == "bytes"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake log`: moves the event log from SQLite to Kafka; docs/how-to/operate/move-sqlite-to-kafka.md."""
+"""`routelake event-log`: moves the event log from SQLite to Kafka; docs/how-to/operate/move-sqlite-to-kafka.md."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from eventlog.urls import first_offset, is_kafka, parse_url, sqlite_path, with_c
 from runtime.machine import acting_as_owner
 from schemas.errors import SetupError
 
-log = group("The event log: move it.")
+event_log = group("Move the event log.")
 
 
-@log.command()
+@event_log.command()
 def copy(
     to: Annotated[
         str,
@@ -72,4 +72,4 @@ def _say(text: str) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    app.add_typer(log, name="log")
+    app.add_typer(event_log, name="event-log")
