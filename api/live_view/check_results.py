@@ -16,6 +16,7 @@ import structlog
 from api.live_view.check import Comparison
 from lake.delta.ddl import write_whole
 from nameserver.view.snapshot import RouteView
+from schemas.tables import Table
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -97,11 +98,17 @@ def _report(found: Comparison, tables: RouteView, live_view_offset: int) -> dict
         "rulesVersion": commit.rules_version,
         "counts": dict(found.counts),
         "rows": [
-            {"table": one.table, "key": one.key, "liveView": _text(one.live), "tables": _text(one.tables)}
+            {
+                "table": one.table.name,
+                "key": one.key,
+                "liveView": _text(one.table, one.after),
+                "tables": _text(one.table, one.before),
+            }
             for one in found.examples
         ],
     }
 
 
-def _text(value: object) -> str:
-    return _json.encode(value).decode(errors="replace")[:_MOST_CHARS]
+def _text(table: Table, row: tuple[object, ...] | None) -> str:
+    values = None if row is None else dict(zip(table.value_columns, row, strict=True))
+    return _json.encode(values).decode(errors="replace")[:_MOST_CHARS]

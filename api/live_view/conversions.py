@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -33,7 +34,7 @@ from nameserver.state_machine.state import (
     TopicTable,
 )
 from nameserver.view.model import BrokerRow, Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
-from nameserver.view.snapshot import RouteView
+from nameserver.view.snapshot import RouteView, no_pause
 from schemas.broker import QueueRow
 from schemas.events import RegisterBroker
 from schemas.route_commit import RouteCommit
@@ -48,39 +49,62 @@ def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState
         view: View to begin at.
         topics: Returns the topics of a group, by its name.
     """
-    clusters: dict[str, set[str]] = defaultdict(set)
-    for cluster, names in view.clusters.items():
-        for name in names:
-            clusters[name].add(cluster)
-    filters: dict[str, dict[tuple[str, str], tuple[str, ...]]] = defaultdict(dict)
-    for place, by_name in view.filter_tables.items():
-        for name, servers in by_name.items():
-            filters[name][place] = servers
-    mappings: dict[str, dict[tuple[str, str], RegisteredMapping]] = defaultdict(dict)
-    for topic, found in view.mapping_tables.items():
-        for (bname, name), entry in found.rows.items():
-            mappings[name][topic, bname] = RegisteredMapping(entry.mapping, entry.registered_offset)
+    index = GroupIndex(view)
     with_topics = {name for rows in {id(rows): rows for rows in view.topics.values()}.values() for name in rows.brokers}
-    live = view.live_names()
-    groups: dict[str, BrokerGroup] = {}
-    for name in {*view.groups, *clusters, *filters, *mappings, *with_topics, *live}:
-        groups[name] = _group(
-            view,
-            name,
-            clusters=frozenset(clusters.get(name, ())),
-            live={key: live_info(one) for key, one in view.live_rows(name).items()},
-            filter_servers=filters.get(name, {}),
-            mappings=mappings.get(name, {}),
-            topics=topics(name),
-        )
-    preserved = view.commit.preserve_time
     return RouteState(
-        groups,
+        {name: index.group(view, name, topics=topics(name)) for name in index.names(view) | with_topics},
         view.kv,
         to_ms(view.event_time),
-        preserved_ms=0 if preserved is None else to_ms(preserved),
+        preserved_ms=view.commit.preserved_ms,
         watermark_ms=to_ms(view.watermark),
     )
+
+
+class GroupIndex:
+    """Index by broker group of those tables of a view that have another key.
+
+    Args:
+        view: The view.
+        pause: Called often.
+    """
+
+    def __init__(self, view: RouteView, pause: Callable[[], None] = no_pause) -> None:
+        self._tables = (view.clusters, view.filter_tables, view.mapping_tables)
+        self._clusters: dict[str, set[str]] = defaultdict(set)
+        self._filters: dict[str, dict[tuple[str, str], tuple[str, ...]]] = defaultdict(dict)
+        self._mappings: dict[str, dict[tuple[str, str], RegisteredMapping]] = defaultdict(dict)
+        for cluster, names in view.clusters.items():
+            pause()
+            for name in names:
+                self._clusters[name].add(cluster)
+        for place, by_name in view.filter_tables.items():
+            pause()
+            for name, servers in by_name.items():
+                self._filters[name][place] = servers
+        for topic, found in view.mapping_tables.items():
+            pause()
+            for (bname, name), entry in found.rows.items():
+                self._mappings[name][topic, bname] = RegisteredMapping(entry.mapping, entry.registered_offset)
+
+    def is_of(self, view: RouteView) -> bool:
+        """Return whether these tables of a view are the indexed ones."""
+        return all(map(is_, self._tables, (view.clusters, view.filter_tables, view.mapping_tables)))
+
+    def names(self, view: RouteView) -> set[str]:
+        """Names of all groups of a view, but for those that only have topics."""
+        return {*view.groups, *view.live_names(), *self._clusters, *self._filters, *self._mappings}
+
+    def group(self, view: RouteView, name: str, **more: Any) -> BrokerGroup:  # noqa: ANN401 (fields of a group)
+        """A group of a view without its topics, or with those that are given."""
+        return _group(
+            view,
+            name,
+            clusters=frozenset(self._clusters.get(name, ())),
+            live={key: live_info(one) for key, one in view.live_rows(name).items()},
+            filter_servers=self._filters.get(name, {}),
+            mappings=self._mappings.get(name, {}),
+            **more,
+        )
 
 
 def changes_nothing(view: RouteView, event: RegisterBroker) -> bool:
@@ -172,16 +196,16 @@ def changes_to(
     moved: list[TopicChanges] = []
     for before, after in groups:
         name = after.broker_name
-        row = broker_row(after)
-        if row != broker_row(before):
+        row = _broker_row(after)
+        if row != _broker_row(before):
             changes.brokers[name] = row
         for cluster in before.clusters ^ after.clusters:
             changes.clusters[cluster, name] = cluster in after.clusters
         if before.live is not after.live:
             changes.live.update(_live_changes(before, after))
-        for place, servers in differences(before.filter_servers, after.filter_servers):
+        for place, servers in _differences(before.filter_servers, after.filter_servers):
             changes.filter_servers[name, *place] = servers
-        for (topic, bname), entry in differences(before.mappings, after.mappings):
+        for (topic, bname), entry in _differences(before.mappings, after.mappings):
             changes.mappings[name, topic, bname] = None if entry is None else MappingRow(entry.mapping, entry.offset)
         rows = topic_changes(before, after)
         if rows is not None:
@@ -191,7 +215,7 @@ def changes_to(
     return changes
 
 
-def broker_row(group: BrokerGroup) -> BrokerRow | None:
+def _broker_row(group: BrokerGroup) -> BrokerRow | None:
     """A group's row of brokerAddrTable."""
     if not group.known:
         return None
@@ -199,7 +223,7 @@ def broker_row(group: BrokerGroup) -> BrokerRow | None:
     return BrokerRow(group.cluster or "", addrs, group.zone_name, group.enable_acting_master)
 
 
-def live_row(name: str, key: BrokerKey, info: LiveInfo) -> LiveRow:
+def _live_row(name: str, key: BrokerKey, info: LiveInfo) -> LiveRow:
     """A row of brokerLiveTable."""
     return LiveRow(
         name,
@@ -232,11 +256,11 @@ def _plain(row: QueueRow | None) -> Row | None:
 
 def _live_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[tuple[LiveKey, LiveRow | None]]:
     name = after.broker_name
-    for (cluster, addr), info in differences(before.live, after.live):
-        yield (name, cluster, addr), None if info is None else live_row(name, (cluster, addr), info)
+    for (cluster, addr), info in _differences(before.live, after.live):
+        yield (name, cluster, addr), None if info is None else _live_row(name, (cluster, addr), info)
 
 
-def differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def _differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Keys whose value is another, with the new one; None where it went."""
     if before is after:
         return

@@ -84,13 +84,11 @@ class LiveState:
             self.is_urgent = True
             return CommandOutcome(record.offset, REJECTED, QUARANTINED)
         for change in done.changes:
+            self._check.took(change, record.offset)
             if isinstance(change, KvChange):
-                rows = {(row.key[0], row.key[1]): row.after for row in kv_changes(change)}
-                self._entries.update(rows)
-                self._check.took_entries(rows, record.offset)
+                self._entries.update({(row.key[0], row.key[1]): row.after for row in kv_changes(change)})
             else:
                 self._shown.setdefault(change.before.broker_name, change.before)
-                self._check.took(change, record.offset)
         apply(self._state, done)
         is_command = not isinstance(event, BrokerHeartbeat | AccessRefused | Clock) and not _is_no_silence(event, done)
         may_show = is_command and done.outcome.verdict != UNCHANGED

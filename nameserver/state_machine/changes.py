@@ -97,8 +97,14 @@ def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | Non
     return TopicChanges(name, changed, list(map(was, changed)), list(map(now, changed))) if changed else None
 
 
-def row_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
-    """Every changed row of one group but its topics', table by table in commit order."""
+def row_changes(before: BrokerGroup, after: BrokerGroup, *, with_liveness: bool = False) -> Iterator[RowChange]:
+    """Every changed row of one group but its topics', table by table in commit order.
+
+    Args:
+        before: The group before.
+        after: The same group after.
+        with_liveness: Also rows of brokerLiveTable of which only `LIVENESS_COLUMNS` changed.
+    """
     if before is after:
         return
     if _addr_fields(before) != _addr_fields(after):
@@ -108,7 +114,8 @@ def row_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
     if before.live is not after.live:
         for change in _diff(BROKER_LIVE_TABLE, before, after):
             if (
-                change.before is None
+                with_liveness
+                or change.before is None
                 or change.after is None
                 or _without_liveness(change.before) != _without_liveness(change.after)
             ):
@@ -167,13 +174,13 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
 
 
 def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[RowChange]:
-    return _diff_rows(table, rows_of(table, before), rows_of(table, after))
+    return row_differences(table, rows_of(table, before), rows_of(table, after))
 
 
 def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGroup, BrokerGroup]:
     """The groups with only those static mappings that one has and the other has not: rows of mappings are expensive."""
     old, new = before.mappings, after.mappings
-    changed = [key for key, entry in new.items() if old.get(key) is not entry]
+    changed = [key for key, entry in new.items() if old.get(key) != entry]
     changed += [key for key in old if key not in new]
     return (
         replace(before, mappings={key: old[key] for key in changed if key in old}),
@@ -181,7 +188,8 @@ def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGr
     )
 
 
-def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:
+def row_differences(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:
+    """Rows of one table that differ, in the order of their keys."""
     changes = [RowChange(table, key, old.get(key), values) for key, values in new.items() if old.get(key) != values]
     if old:
         changes += [RowChange(table, key, values, None) for key, values in old.items() if key not in new]
