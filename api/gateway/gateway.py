@@ -109,6 +109,8 @@ class Gateway:
             alone (`api.live_view.replica`).
         committed: View of the latest epoch.
         shown: The view that answers requests that name none.
+        replica: Thread that makes `live_view`.
+        follower: Thread that makes `committed`.
         fold: Status and last failure of the fold.
         preservation: Decides whether expiry pauses.
         admission: Decides which requests and events are accepted.
@@ -139,22 +141,21 @@ class Gateway:
         self.shown = self.reads(settings.reads)
         self._log_client = log_client
         evidence = evidence_file(settings.lake_dir, settings.gateway_id)
-        self._replica = LiveReplica(
+        self.replica = LiveReplica(
             open_reader,
             self._on_live_view_thread,
-            self._on_outcomes_thread,
             evidence=evidence,
             gateway_id=settings.gateway_id,
         )
         self._writer = GroupCommit(
-            log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self._replica.feed
+            log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self.replica.feed
         )
-        self._follower = Follower(
+        self.follower = Follower(
             settings.lake,
             self._on_epoch_thread,
             settings.poll_s,
             begin_exact=True,
-            on_changes=self._replica.tables_change,
+            on_changes=self.replica.tables_change,
         )
         self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
         """By log offset, of the newest events."""
@@ -162,7 +163,7 @@ class Gateway:
         self.fold = FoldStatusReader(settings.lake)
         self.preservation = SelfPreservation(
             lambda: self.settings,
-            lambda: None if self._replica.fallback_reason else self.live_view.view,
+            lambda: None if self.replica.fallback_reason else self.live_view.view,
             self._propose_own,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -196,17 +197,18 @@ class Gateway:
             if isinstance(base, BaseException):
                 raise base
             # In this order: another gateway may append, and the fold commit it, at any moment.
-            folded_offset = self._follower.newest_offset
+            folded_offset = self.follower.newest_offset
             check_end(await self._log_client.end(), folded_offset)
-            self._on_live_view(await asyncio.to_thread(self._replica.begin, base), [])
-            self._replica.start()
+            view = await asyncio.to_thread(self.replica.begin, base)
+            self._on_live_view(view, view.log_offset, [])
+            self.replica.start()
             self._take_settings()
             if self.settings.need_wait_for_service and not self.view.groups:
                 self._gate_opens_s = time.monotonic() + self.settings.wait_seconds_for_service
             self.started_offset = await self._writer.start()
         except BaseException:
-            await asyncio.to_thread(self._follower.stop)
-            await asyncio.to_thread(self._replica.stop)
+            await asyncio.to_thread(self.follower.stop)
+            await asyncio.to_thread(self.replica.stop)
             raise
         self._fold_task = critical_task(asyncio.create_task(self.fold.follow(self._fold_moved)), "status of the fold")
         self.preservation.start()
@@ -217,8 +219,8 @@ class Gateway:
             self._fold_task.cancel()
         self.preservation.stop()
         await self._writer.stop()
-        await asyncio.to_thread(self._replica.stop)
-        await asyncio.to_thread(self._follower.stop)
+        await asyncio.to_thread(self.replica.stop)
+        await asyncio.to_thread(self.follower.stop)
         self._offload.shutdown(wait=False, cancel_futures=True)
         for end in self._endings:
             await asyncio.to_thread(end)
@@ -242,11 +244,6 @@ class Gateway:
         return self.admission.quotas
 
     @property
-    def follower(self) -> Follower:
-        """For its status."""
-        return self._follower
-
-    @property
     def log_failing(self) -> bool:
         """Return whether the event log refuses appends now."""
         return self._writer.failing
@@ -255,11 +252,6 @@ class Gateway:
     def clock_problem(self) -> str | None:
         """Reason why event times are refused; None while this machine's clock is trusted."""
         return self._writer.clock_problem
-
-    @property
-    def replica(self) -> LiveReplica:
-        """For its status."""
-        return self._replica
 
     # --- settings ---
 
@@ -368,7 +360,7 @@ class Gateway:
             return self._receipt_of_nothing()
         if isinstance(event, BrokerHeartbeat):
             return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
-        wait_s = self.settings.live_view_wait_s if self._replica.fallback_reason is None else _FALLBACK_WAIT_S
+        wait_s = self.settings.live_view_wait_s if self.replica.fallback_reason is None else _FALLBACK_WAIT_S
         await self.live_view.wait_for(appended.offset, wait_s)
         receipt = Receipt(*appended, self._outcomes.get(appended.offset))
         if isinstance(event, RegisterBroker) and receipt.verdict == UNCHANGED:
@@ -393,9 +385,9 @@ class Gateway:
             if not self.settings.lake_url:
                 # Once: the follower takes a commit that is missing for the end.
                 check_names(self.settings.lake_dir / ROUTE_COMMIT_TABLE.name)
-            self._follower.poll()
-            base = self._follower.view
-            while self._follower.poll():  # from the newest epoch with exact deadlines to the newest
+            self.follower.poll()
+            base = self.follower.view
+            while self.follower.poll():  # from the newest epoch with exact deadlines to the newest
                 pass
         except SetupError:
             raise
@@ -412,30 +404,26 @@ class Gateway:
                 "what `./routelake doctor` says."
             )
             raise UnavailableError(message) from error
-        self._follower.start()
+        self.follower.start()
         return base
 
     def _on_epoch_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
-        self._replica.epoch_moved(view, outcomes)
+        self.replica.epoch_moved(view, outcomes)
         self._loop.call_soon_threadsafe(self._on_epoch, view)
 
-    def _on_live_view_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+    def _on_live_view_thread(self, view: RouteView, offset: int, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
         if view.serial != self.live_view.view.serial:
-            self._follower.expect(view.log_offset)  # what has changed in the live view is soon in the tables
-        self._loop.call_soon_threadsafe(self._on_live_view, view, outcomes)
-
-    def _on_outcomes_thread(self, offset: int, outcomes: list[CommandOutcome]) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._on_outcomes, offset, outcomes)
+            self.follower.expect(view.log_offset)  # what has changed in the live view is soon in the tables
+        self._loop.call_soon_threadsafe(self._on_live_view, view, offset, outcomes)
 
     def _on_epoch(self, view: RouteView) -> None:
         self.committed.move(view, self._committed_offset(view))
 
     def _fold_moved(self) -> None:
         self.committed.reach(self._committed_offset(self.committed.view))
-        if self._replica.fallback_reason is not None:
+        if self.replica.fallback_reason is not None:
             self.live_view.reach(self._committed_offset(self.live_view.view))
 
     def _committed_offset(self, view: RouteView) -> int:
@@ -444,11 +432,6 @@ class Gateway:
         if status is not None and view.epoch >= status.epoch:
             return max(view.log_offset, status.log_offset)
         return view.log_offset
-
-    def _keep(self, outcomes: list[CommandOutcome]) -> None:
-        for outcome in outcomes:
-            self._outcomes[outcome.offset] = outcome
-        self._forget_later()
 
     def _forget_later(self) -> None:
         if len(self._outcomes) > _OUTCOMES_KEPT and self._forgetting is None and self._loop is not None:
@@ -461,16 +444,12 @@ class Gateway:
         self._forgetting = None
         self._forget_later()
 
-    def _on_outcomes(self, offset: int, outcomes: list[CommandOutcome]) -> None:
-        self._keep(outcomes)
-        self.live_view.reach(max(offset, self.live_view.offset))
-
-    def _on_live_view(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
-        self._keep(outcomes)
+    def _on_live_view(self, view: RouteView, offset: int, outcomes: list[CommandOutcome]) -> None:
+        for outcome in outcomes:
+            self._outcomes[outcome.offset] = outcome
+        self._forget_later()
         config = self.live_view.view.namesrv_config
-        self.live_view.move(
-            view, view.log_offset if self._replica.fallback_reason is None else self._committed_offset(view)
-        )
+        self.live_view.move(view, offset if self.replica.fallback_reason is None else self._committed_offset(view))
         if view.namesrv_config != config:
             self._take_settings()
 

@@ -72,8 +72,8 @@ _MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
 _MOST_GATEWAYS: Final = 10_000
 """Ids that are remembered."""
 
-OnView = Callable[[RouteView, list[CommandOutcome]], None]
-OnOutcomes = Callable[[int, list[CommandOutcome]], None]
+OnView = Callable[[RouteView, int, list[CommandOutcome]], None]
+"""Takes a view, the offset up to which it shows all but deadlines, and outcomes of the records since the last call."""
 
 
 class _Epoch(NamedTuple):
@@ -87,9 +87,7 @@ class LiveReplica:
 
     Args:
         open_reader: Opens the log for reading.
-        on_view: Called on this thread after each new view, with the outcomes of the records new in it.
-        on_outcomes: Called on that thread with outcomes of records up to an offset, by which nothing shows in the view
-            that did not before, but for deadlines.
+        on_view: Called on this thread after each new view, and with the same view if there are only outcomes.
         poll_s: Interval between looks for others' records while others write, in seconds.
         evidence: A file for differences between live view and tables.
         gateway_id: Id under which this gateway writes.
@@ -105,7 +103,6 @@ class LiveReplica:
         self,
         open_reader: Callable[[], LogReader],
         on_view: OnView,
-        on_outcomes: OnOutcomes,
         poll_s: float = 0.01,
         evidence: Path | None = None,
         gateway_id: str = "",
@@ -113,7 +110,6 @@ class LiveReplica:
         """Nothing is opened before `begin`."""
         self._open_reader = open_reader
         self._on_view = on_view
-        self._on_outcomes = on_outcomes
         self._poll_s = poll_s
         self._gateway_id = gateway_id
         self._others_s = time.monotonic()
@@ -257,8 +253,7 @@ class LiveReplica:
         if (fold.is_urgent and now_s >= self._rest_until_s) or (is_late and now_s >= self._next_show_s):
             self._publish(fold)
         elif self._outcomes and not fold.is_urgent:
-            outcomes, self._outcomes = self._outcomes, []
-            self._on_outcomes(fold.offset, outcomes)
+            self._show(fold)
         if self._tables.log_offset <= fold.offset:
             if not fold.is_urgent:  # else when the view shows it
                 self._compare(fold)
@@ -287,7 +282,7 @@ class LiveReplica:
             self._fold.moved(epoch.moved)
             self._is_compared = False
         elif problem is not None or not is_exact(epoch.view) or not self._came_back(epoch):
-            self._on_view(epoch.view, epoch.outcomes)
+            self._on_view(epoch.view, epoch.view.log_offset, epoch.outcomes)
 
     def _came_back(self, epoch: _Epoch) -> bool:
         self._outcomes = [*epoch.outcomes]
@@ -307,7 +302,7 @@ class LiveReplica:
         self.fallback_reason, self._fold, self.failing = why, None, False
         self._outcomes.clear()
         with suppress(Exception):  # whoever called may be about to tell of another error
-            self._on_view(self._tables, [])
+            self._on_view(self._tables, self._tables.log_offset, [])
 
     # --- records ---
 
@@ -378,13 +373,16 @@ class LiveReplica:
         epoch = self._tables.commit if self._tables.log_offset <= fold.offset else fold.view.commit
         began_s = time.monotonic()
         view = fold.publish(epoch, Yielder())
-        outcomes, self._outcomes = self._outcomes, []
         ended_s = time.monotonic()
         self._next_show_s = ended_s + _SHOWN_S
         took_s = ended_s - began_s
         self._rest_until_s = ended_s + min(_REST[0] * took_s, _REST[1]) if took_s >= _LONG_S else 0.0
-        self._on_view(view, outcomes)
+        self._show(fold)
         return view
+
+    def _show(self, fold: LiveState) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        self._on_view(fold.view, fold.offset, outcomes)
 
     def _compare(self, fold: LiveState) -> None:
         if self._is_compared:

@@ -84,7 +84,7 @@ class InstantGateway(Gateway):
             CommandOutcome(entry["offset"], entry["outcome"], entry["reason"], entry["result"])
             for entry in batch.outcomes
         ]
-        self._on_live_view(self.view.apply(changes_from(commit, read)), outcomes)
+        self._on_live_view(self.view.apply(changes_from(commit, read)), self._offset, outcomes)
 
 
 class InstantHead(InstantGateway):
@@ -98,7 +98,8 @@ class InstantHead(InstantGateway):
         """Fold it now, as the head does."""
         self._offset += 1
         outcome = self._live_state.take(Record(self._offset, self.now_ms, key, payload))
-        self._on_live_view(self._live_state.publish(NO_COMMIT), [] if outcome is None else [outcome])
+        view = self._live_state.publish(NO_COMMIT)
+        self._on_live_view(view, self._offset, [] if outcome is None else [outcome])
         return Appended(self._offset, self.now_ms)
 
 

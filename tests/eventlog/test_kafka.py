@@ -193,7 +193,7 @@ def test_ends_of_transactions_of_others_are_no_deleted_records(kafka_address: st
             assert tail.wait_for_change(time.monotonic() + 30, 0.01)
             tail.check_readable_from(at.offset)
             assert tail.bounded_end(at, 1, 1_000_000).offset == 9
-        head = LiveReplica(lambda: open_log(url), lambda view, outcomes: None, lambda offset, outcomes: None)
+        head = LiveReplica(lambda: open_log(url), lambda view, offset, outcomes: None)
         try:
             view = head.begin(RouteView.empty())
         finally:

@@ -113,7 +113,7 @@ def test_a_gateway_that_lags_says_so_instead_of_going_back(tmp_path: Path, reads
         first = client.post("/v1/brokers/register", json=over_http(1)).raise_for_status().json()
         at_first = {"wait_for": first["offset"], **PATIENT}
         assert lagging.get("/v1/topics/orders/route", params=at_first).status_code == 200
-        follower: Any = stuck.gateway._replica if reads is Reads.LIVE else stuck.gateway.follower
+        follower: Any = stuck.gateway.replica if reads is Reads.LIVE else stuck.gateway.follower
         follower.stop()
         second = client.post("/v1/brokers/register", json=over_http(2)).raise_for_status().json()
         late = lagging.get("/v1/topics/orders/route", params={"wait_for": second["offset"], "wait_timeout": 200})

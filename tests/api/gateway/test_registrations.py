@@ -196,7 +196,7 @@ def test_a_waiter_that_gave_up_is_not_woken_by_a_later_registration(shared: Shar
 def test_a_request_that_was_overtaken_is_not_the_last_one(shared: Shared) -> None:
     """Another registration of the broker goes down while the first one waits to be folded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared.gateway.gateway._replica, "_round", lambda _: None)
+        patch.setattr(shared.gateway.gateway.replica, "_round", lambda _: None)
         first = shared.remoting(ONE)
         wait_until(lambda: len(shared.written()) == 1, 30, "the first on the log")
         second = shared.http(OTHER)

@@ -19,12 +19,14 @@ import pytest
 from api.gateway import gateway as gateways
 from api.gateway.gateway import Gateway, Reads
 from api.gateway.watched_view import WatchedView
+from api.live_view.replica import LiveReplica
 from dev.histories.steps import Send
 from dev.model import codes
 from dev.model.client import RemotingClient
 from dev.model.wire import Response
 from dev.support.local import LocalLake
 from dev.support.loops import on_a_loop, until
+from dev.support.memory_log import MemoryLog
 from schemas.errors import UnavailableError
 from schemas.events import (
     Actor,
@@ -102,7 +104,7 @@ def test_a_write_that_the_live_view_does_not_show_in_time_is_durable(tmp_path: P
         lake.gateway(live_view_wait_s=0.05, clock_interval_s=3600.0) as local,
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(local.gateway._replica._reader, "read", unreadable)
+            patch.setattr(local.gateway.replica._reader, "read", unreadable)
             until(lambda: local.gateway.replica.failing)  # or it may be about to read what comes now
             lake.log.append([(routing_key(PUT), encode(PUT))])
             receipt = local.loop.run(local.gateway.propose(DELETE, None))
@@ -127,10 +129,13 @@ async def test_however_much_one_view_brings_everybody_is_told(monkeypatch: pytes
     gateway = object.__new__(Gateway)
     gateway._loop, gateway._forgetting, gateway._outcomes = asyncio.get_running_loop(), None, OrderedDict()
     gateway.live_view = WatchedView()
+    gateway.replica = LiveReplica(MemoryLog, lambda *_: None)
     asked = [asyncio.create_task(gateway.live_view.wait_for(offset, 10)) for offset in range(100)]
     await asyncio.sleep(0)
     for first in (0, 50):  # two views in one turn of the loop
-        gateway._on_outcomes(first + 49, [CommandOutcome(first + more, APPLIED) for more in range(50)])
+        gateway._on_live_view(
+            gateway.live_view.view, first + 49, [CommandOutcome(first + more, APPLIED) for more in range(50)]
+        )
     await asyncio.gather(*asked)
     assert [offset for offset in range(100) if offset in gateway._outcomes] == [*range(100)]
     await asyncio.sleep(1.0)

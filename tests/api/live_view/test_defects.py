@@ -77,11 +77,12 @@ class Scene:
         self.log, self.tables = Log(), Tables()
         self.views: list[RouteView] = []
         self.outcomes: list[CommandOutcome] = []
-        self.head = LiveReplica(lambda: self.log, self._on_view, lambda offset, outcomes: None, poll_s=0.002)
+        self.head = LiveReplica(lambda: self.log, self._on_view, poll_s=0.002)
         self._folded = 0
 
-    def _on_view(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
-        self.views.append(view)
+    def _on_view(self, view: RouteView, _offset: int, outcomes: list[CommandOutcome]) -> None:
+        if not self.views or view is not self.views[-1]:
+            self.views.append(view)
         self.outcomes += outcomes
 
     def fold(self, *, flush: bool = True) -> None:

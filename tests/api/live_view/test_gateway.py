@@ -162,9 +162,7 @@ def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
 
     reader = Reader()
     views: list[RouteView] = []
-    head = LiveReplica(
-        lambda: reader, lambda view, outcomes: views.append(view), lambda offset, outcomes: None, poll_s=0.002
-    )
+    head = LiveReplica(lambda: reader, lambda view, offset, outcomes: views.append(view), poll_s=0.002)
     _append(log, make.put("n", "k", "1"))
     assert head.begin(RouteView.empty()).kv_get("n", "k") == "1"
     head.start()
@@ -182,7 +180,7 @@ def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
 def test_records_that_wait_for_the_head_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound they are dropped: the log has them."""
     monkeypatch.setattr("api.live_view.replica._MOST_WAITING_BYTES", 1_000)
-    head = LiveReplica(lambda: pytest.fail("not opened"), lambda *_: None, lambda *_: None)
+    head = LiveReplica(lambda: pytest.fail("not opened"), lambda *_: None)
     record = LogRecord(1, 1, "k", b"x" * 300)
     for _ in range(10):
         head.feed([record])

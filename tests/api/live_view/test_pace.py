@@ -30,16 +30,17 @@ class Scene:
         self.views: list[RouteView] = []
         self.told: dict[int, CommandOutcome] = {}
         """Without a view."""
-        self.head = LiveReplica(
-            lambda: open_reader(url), lambda view, _: self.views.append(view), self._on_outcomes, 0.002
-        )
+        self.head = LiveReplica(lambda: open_reader(url), self._on_view, 0.002)
         self.write(make.register("b:1"))
-        self.views.append(self.head.begin(RouteView.empty()))
+        self.head.begin(RouteView.empty())
         self.head.start()
 
-    def _on_outcomes(self, offset: int, outcomes: list[CommandOutcome]) -> None:
+    def _on_view(self, view: RouteView, offset: int, outcomes: list[CommandOutcome]) -> None:
         assert all(outcome.offset <= offset for outcome in outcomes)
-        self.told.update((outcome.offset, outcome) for outcome in outcomes)
+        if not self.views or view is not self.views[-1]:
+            self.views.append(view)
+        else:
+            self.told.update((outcome.offset, outcome) for outcome in outcomes)
 
     def write(self, event: AnyEvent) -> int:
         """Its offset."""

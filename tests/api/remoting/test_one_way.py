@@ -91,7 +91,7 @@ def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path, monkey
         refused_within(4.0)
         # Brokers of today wait until the NameServer has answered: nobody waits for theirs.
         with monkeypatch.context() as patch:
-            patch.setattr(gateway.gateway._replica, "_round", lambda _: None)
+            patch.setattr(gateway.gateway.replica, "_round", lambda _: None)
             patch.setattr(gateway.parts.handler._registrations, "settled", None)
             question = broker.send(register("broker-c", "10.0.0.3:10911", topics=topics).request())
             until(lambda: bool(gateway.parts.handler._registrations._under_way))
@@ -102,7 +102,7 @@ def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path, monkey
         refused_within(4.0)
         # One that is under way is waited for as long as clients wait, and no longer.
         with monkeypatch.context() as patch:
-            patch.setattr(gateway.gateway._replica, "_round", lambda _: None)
+            patch.setattr(gateway.gateway.replica, "_round", lambda _: None)
             question = broker.send(register("broker-b", "10.0.0.2:10911", topics=topics, peer=V4_9_7).request())
             until(lambda: bool(gateway.parts.handler._registrations._under_way))
             refused_within(4.0)
