@@ -127,7 +127,8 @@ def _read_marker(lake_dir: Path | str) -> dict[str, Any]:
         raise SetupError(
             f"{lake_dir} has format {found}, and this routelake reads only format {LAKE_FORMAT_VERSION}. "
             + (
-                "No release wrote it. Move the folder away. The fold writes new tables from the event log."
+                "Use the release that wrote it, or move the folder away. The fold writes new tables from the event log "
+                "if that still has all its records."
                 if older
                 else "Upgrade routelake first."
             )

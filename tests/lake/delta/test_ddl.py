@@ -134,7 +134,7 @@ def test_an_older_format(tmp_path: Path) -> None:
     opened(tmp_path)
     (tmp_path / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT_VERSION - 1}))
     for action in (opened, check_format):
-        refused(tmp_path, f"format {LAKE_FORMAT_VERSION - 1}", "Move the folder away", "event log", action=action)
+        refused(tmp_path, f"format {LAKE_FORMAT_VERSION - 1}", "move the folder away", "event log", action=action)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"format":"new"}', '{"format":null}'])
