@@ -2,7 +2,8 @@
 // one, which also serve without jsonnet.
 {
   _config+:: {
-    // Address of an alert's page in your copy of the documentation; `%s` is the alert's name.
+    // Address of an alert's page in your copy of the documentation. `%s` is the alert's name. The default is a placeholder, where no
+    // page exists.
     runbookURLPattern: 'https://routelake.example/docs/how-to/operate/alerts/%s.html',
   },
 
