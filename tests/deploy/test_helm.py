@@ -288,7 +288,7 @@ def test_tables_in_an_object_store(template: Template) -> None:
     ("options", "why"),
     [
         (["--set", "insecure=true"], "name the event log"),
-        (["--set", "eventLog=kafka://kafka:9092/events"], "name accounts"),
+        (["--set", "eventLog=kafka://kafka:9092/events"], "no accounts"),
         ([*LEAST, "--set", "nameserver.replicas=3"], "replicas"),
         ([*LEAST, "--set", "eventLog=sqlite:///data/events.db"], "eventLog"),
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
