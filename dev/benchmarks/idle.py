@@ -12,12 +12,12 @@ from pathlib import Path
 from dev.benchmarks.harness.background import heartbeats
 from dev.benchmarks.harness.bench import Bench
 from dev.benchmarks.harness.frames import Link, brokers, register_all
-from dev.benchmarks.harness.machine import Meter, folder_bytes, usage_of
+from dev.benchmarks.harness.machine import cpu_by_part, folder_bytes, proportional_bytes
 from dev.benchmarks.harness.peers import routelake
 from dev.benchmarks.harness.report import Figure, Result
 
 BROKERS = 20
-CORES, COMMITS_A_MINUTE = 0.10, 60.0
+CORES, COMMITS_A_MINUTE, MEMORY_GB = 0.10, 60.0, 1.0
 DAY_S = 86_400
 
 
@@ -33,21 +33,21 @@ def run(bench: Bench) -> Result:
         stack.enter_context(heartbeats(bench.folder, lake.port, fleet, BROKERS))
         time.sleep(bench.size(30, 1))  # the JVM compiles
         log_before, lake_before, commits_before = _sizes(data)
-        gateway, everything = Meter(*lake.serving_pids), Meter(*lake.pids)
+        before = cpu_by_part(*lake.pids)
         time.sleep(seconds)
-        gateway_s, all_s = gateway.read()[0], everything.read()[0]
+        spent = {part: max(0.0, used - before.get(part, 0.0)) for part, used in cpu_by_part(*lake.pids).items()}
         log_after, lake_after, commits_after = _sizes(data)
-        resident = usage_of(*lake.pids).resident_bytes
-    cores = all_s / seconds
+        memory = proportional_bytes(*lake.pids)
+    parts = ", ".join(f"{part} {used / seconds:.3f}" for part, used in sorted(spent.items()))
     commits = (commits_after - commits_before) / seconds * 60
     lake_day = (lake_after - lake_before) / seconds * DAY_S / 1e6
     log_day = (log_after - log_before) / seconds * DAY_S / 1e6
     figures = [
-        Figure("cores, all processes", cores, "cores", CORES, "at most", f"gateway {gateway_s / seconds:.2f}"),
+        Figure("cores, all processes", sum(spent.values()) / seconds, "cores", CORES, "at most", parts),
         Figure("table commits a minute", commits, "/min", COMMITS_A_MINUTE, "at most"),
         Figure("tables, growth a day", lake_day, "MB", note="before vacuum and log clean-up, which bound it"),
         Figure("event log, growth a day", log_day, "MB", note="trimmed after --event-log-retention-hours"),
-        Figure("resident, all processes", resident / 1e9, "GB", note="pages shared between processes counted twice"),
+        Figure("memory, all processes", memory / 1e9, "GB", MEMORY_GB, "at most", "proportional set size"),
     ]
     return Result("idle", figures, details={"seconds": seconds})
 

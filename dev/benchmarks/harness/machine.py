@@ -20,6 +20,7 @@ from runtime.procfs import stat_fields
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_PART: Final = re.compile(r"(?:cli\.main|cli\.child) (\w+)|(eventlog\.worker|pyspark\.daemon)")
 PACKAGES: Final = ("uvloop", "uvicorn", "fastapi", "httptools", "pyspark", "delta-spark", "deltalake")
 
 
@@ -68,6 +69,29 @@ def usage_of(*pids: int) -> Usage:
     members, found = _tree(pids)
     mine = [found[pid] for pid in members if pid in found]
     return Usage(sum(usage.cpu_seconds for usage in mine), sum(usage.resident_bytes for usage in mine))
+
+
+def proportional_bytes(*pids: int) -> int:
+    """Memory of process trees; a page that several processes share counts once (proportional set size)."""
+    sizes = []
+    for pid in tree(*pids):
+        with suppress(OSError):
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            sizes.append(int(rollup.partition("\nPss:")[2].split(None, 1)[0]) * 1024)
+    return sum(sizes)
+
+
+def cpu_by_part(*pids: int) -> dict[str, float]:
+    """Processor seconds of process trees so far, by part of routelake: ``gateway``, ``fold``, ``java`` and so on."""
+    members, found = _tree(pids)
+    seconds: dict[str, float] = {}
+    for pid in members & found.keys():
+        with suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
+            named = _PART.search(command)
+            part = named[named.lastindex or 0] if named else Path(command.partition(" ")[0]).name
+            seconds[part] = seconds.get(part, 0.0) + found[pid].cpu_seconds
+    return seconds
 
 
 def _tree(pids: Sequence[int]) -> tuple[set[int], dict[int, Usage]]:
