@@ -12,7 +12,7 @@ Theory of operation. routeCommitTable is written last in every epoch, so its row
 4. Look up: at the start, and now and then when something was added to the log that is not the next version (or the log
    is gone), open the table as a whole and see where it stands. This also notices a lake that was replaced.
 
-Whatever fails, the last good view stays, the failure is counted and shown by `status`, and the next attempt follows.
+Whatever fails, the last good view stays, the failure is counted (`Follower.errors`), and the next attempt follows.
 A lake that is not there yet, or has no epoch yet, is no failure: the view is empty until there is one.
 
 The serving thread shares the interpreter lock. Arrow and deltalake work without it; building Python rows is cut into
@@ -27,8 +27,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Final
-
-import msgspec
 
 from lake.commits import CommitTail, commits_between, last_exact_commit
 from lake.delta.log import is_local, table_uri
@@ -68,24 +66,6 @@ _MAX_BACK_OFF_S: Final = 2.0
 OnView = Callable[[RouteView, list[CommandOutcome]], None]
 
 
-class FollowerStatus(msgspec.Struct, frozen=True):
-    """State of the follower.
-
-    ``commit_age_s`` is the time since the shown epoch was written, None before the first. ``failing`` is true from a
-    failure to the next success; ``errors`` counts all failures, ``last_error`` keeps the text of the latest.
-    """
-
-    epoch: int
-    log_offset: int
-    commit_age_s: float | None
-    failing: bool
-    errors: int
-    last_error: str | None
-    steps: int
-    reloads: int
-    last_step_s: float
-
-
 class Follower:
     """Follows one lake on a daemon thread of its own.
 
@@ -96,7 +76,17 @@ class Follower:
         begin_exact: Load the newest epoch first whose deadlines are exact, and step to the others from there.
         on_changes: Called on the follower's thread, before each new view, with the changes that lead to it; None if
             the view is loaded as a whole.
-        clock: Seconds since the epoch, for `status`.
+        clock: Seconds since 1970, for `commit_age_s`.
+
+    Attributes:
+        view: View of the newest epoch.
+        newest_offset: Offset up to which the tables were complete when they were last opened as a whole.
+        failing: True from a failure to the next success.
+        errors: Number of all failures.
+        last_error: Text of the last failure.
+        steps: Number of views that were made from the one before.
+        reloads: Number of views that were loaded as a whole.
+        last_step_s: Duration of the last step to a newer view, in seconds.
     """
 
     def __init__(
@@ -120,26 +110,26 @@ class Follower:
         self._look_up_s = _LOOK_UP_S if self._is_local else _REMOTE_LOOK_UP_S
         self._no_lake_poll_s = _NO_LAKE_POLL_S if self._is_local else _NO_REMOTE_LAKE_POLL_S
         self._clock = clock
-        self._view = RouteView.empty()
+        self.view = RouteView.empty()
         self._tail = CommitTail(self._lake_dir)
         self._logs = state_logs(self._lake_dir)
         self._connected = False  # whether the next epoch continues the view: same lake, none missed
         self._has_lake = False
         self._next_look_up = 0.0
         self.newest_offset = -1
-        """Up to here the tables held the log when they were last looked at as a whole."""
         self._is_stopped = False
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failing = False
-        self._errors = self._steps = self._reloads = 0
-        self._last_error: str | None = None
-        self._last_step_s = 0.0
+        self.failing = False
+        self.errors = self.steps = self.reloads = 0
+        self.last_error: str | None = None
+        self.last_step_s = 0.0
 
     @property
-    def view(self) -> RouteView:
-        """The newest view."""
-        return self._view
+    def commit_age_s(self) -> float | None:
+        """Seconds since the shown epoch was written; None before the first."""
+        commit = self.view.commit
+        return max(0.0, self._clock() - commit.commit_time.timestamp()) if commit.epoch else None
 
     def start(self) -> None:
         """Begin to follow."""
@@ -158,7 +148,7 @@ class Follower:
     def expect(self, offset: int) -> None:
         """An epoch is to come that shows the log up to an offset."""
         if self._pace is not None:
-            self._pace.expect(offset, self._view.log_offset, time.monotonic())
+            self._pace.expect(offset, self.view.log_offset, time.monotonic())
 
     def hears(self, is_so: bool, /) -> None:
         """Set whether epochs are announced to the follower from now on (`lake.announce`)."""
@@ -171,21 +161,6 @@ class Follower:
         if self._pace is not None and version > (-1 if self._tail.version is None else self._tail.version):
             self._pace.announced()
             self._woken.set()
-
-    def status(self) -> FollowerStatus:
-        """Return the state of the follower. Callable from any thread."""
-        view = self._view
-        return FollowerStatus(
-            epoch=view.epoch,
-            log_offset=view.log_offset,
-            commit_age_s=max(0.0, self._clock() - view.commit.commit_time.timestamp()) if view.epoch else None,
-            failing=self._failing,
-            errors=self._errors,
-            last_error=self._last_error,
-            steps=self._steps,
-            reloads=self._reloads,
-            last_step_s=self._last_step_s,
-        )
 
     def poll(self) -> bool:
         """One round: what the thread does every ``poll_s``.
@@ -205,7 +180,7 @@ class Follower:
         except BaseException:
             self._tail.close()  # what was found is lost: look at the table as a whole next time
             raise
-        self._last_step_s = time.perf_counter() - began
+        self.last_step_s = time.perf_counter() - began
         return True
 
     def _run(self) -> None:
@@ -216,7 +191,7 @@ class Follower:
             if self._is_stopped:
                 return
             if pace is not None:
-                if not pace.is_due(self._view.log_offset, time.monotonic()):
+                if not pace.is_due(self.view.log_offset, time.monotonic()):
                     wait_s = self._poll_s
                     continue
                 pace.look(time.monotonic())
@@ -227,15 +202,15 @@ class Follower:
                 wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
                 moved = True
             else:
-                self._failing = False
+                self.failing = False
                 wait_s = 0.0 if moved else self._poll_s if self._has_lake else self._no_lake_poll_s
             if pace is not None and (moved or not self._has_lake):
                 pace.again()
 
     def _failed(self, error: BaseException) -> None:
-        self._last_error = f"{type(error).__name__}: {one_line(error)}"
-        self._failing = True
-        self._errors += 1  # last: whoever sees the count sees the rest
+        self.last_error = f"{type(error).__name__}: {one_line(error)}"
+        self.failing = True
+        self.errors += 1  # last: whoever sees the count sees the rest
 
     # --- where routeCommitTable stands ---
 
@@ -257,13 +232,13 @@ class Follower:
         opened = self._tail.open()
         self._has_lake = opened is not None
         if opened is None:
-            if self._view.epoch:
+            if self.view.epoch:
                 uri = table_uri(self._lake_dir, ROUTE_COMMIT_TABLE)
-                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self._view.epoch}")
+                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self.view.epoch}")
             return []
         files, newest = opened
         found: list[RouteCommit] = []
-        shown = self._view.commit
+        shown = self.view.commit
         self.newest_offset = -1 if newest is None else newest.log_offset
         self._connected = False
         if newest is not None and newest.epoch >= shown.epoch > 0:
@@ -285,17 +260,17 @@ class Follower:
         """Bring the view to the last of these epochs, swap it in, call back."""
         newest = found[-1]
         view: RouteView | None = None
-        if self._connected and found[0].epoch == self._view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
+        if self._connected and found[0].epoch == self.view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
             try:
-                view = self._step(self._view, newest)
-                self._steps += 1
+                view = self._step(self.view, newest)
+                self.steps += 1
             except BaseException as error:  # the feed is gone or cannot be read: do without it
                 self._failed(error)
         if view is None:
             self._on_changes(None)
-            view = load_view(self._lake_dir, newest, Yielder() if self._view.epoch else no_pause)
-            self._reloads += 1
-        self._view, self._connected = view, True
+            view = load_view(self._lake_dir, newest, Yielder() if self.view.epoch else no_pause)
+            self.reloads += 1
+        self.view, self._connected = view, True
         try:
             self._on_view(view, [outcome for commit in found for outcome in commit.outcomes])
         except Exception as error:  # a caller's fault must not make the follower read the epoch again

@@ -176,8 +176,8 @@ class Metrics:
             return age_s if age_s is not None and gateway.view.epoch else float("nan")
 
         def commit_age() -> float:
-            age = gateway.follower.status().commit_age_s
-            return float("nan") if age is None else age
+            age_s = gateway.follower.commit_age_s
+            return float("nan") if age_s is None else age_s
 
         def fold_age() -> float:
             age_s = gateway.fold.age_s
@@ -212,12 +212,12 @@ class Metrics:
         gauge(
             "routelake_view_errors",
             "Failed reads of the tables since the start.",
-            lambda: float(gateway.follower.status().errors),
+            lambda: float(gateway.follower.errors),
         )
         gauge(
             "routelake_view_step_seconds",
             "Duration of the last step to a newer view, in seconds.",
-            lambda: gateway.follower.status().last_step_s,
+            lambda: gateway.follower.last_step_s,
         )
         for collect in (_versions, _head_checks, _self_preservation):
             self.registry.register(_Collected(partial(collect, gateway)))

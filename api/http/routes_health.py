@@ -46,11 +46,10 @@ def service_problem(gateway: Gateway) -> str | None:
 
 def view_problem(gateway: Gateway) -> str | None:
     """Return why the view is not reliable; None if it is, or if the lake is empty."""
-    status = gateway.follower.status()
     if gateway.replica.failing:
         return "cannot read the event log, so the routes are not updated: see the gateway's log"
-    if status.failing:
-        return f"the tables cannot be read: {status.last_error}"
+    if gateway.follower.failing:
+        return f"the tables cannot be read: {gateway.follower.last_error}"
     return service_problem(gateway)
 
 
@@ -75,7 +74,7 @@ def clock_problem(gateway: Gateway) -> str | None:
 
 
 def _lag_problem(gateway: Gateway) -> str | None:
-    fold, epoch = gateway.fold.status, gateway.follower.status().epoch
+    fold, epoch = gateway.fold.status, gateway.follower.view.epoch
     if fold is not None and fold.epoch - epoch > _MAX_EPOCHS_BEHIND:
         return f"the routes are at epoch {epoch}, but the fold is at {fold.epoch}"
     return None

@@ -150,7 +150,7 @@ def test_a_step_reads_only_what_changed(writer: LakeWriter) -> None:
     assert follower.poll() and not follower.poll()
     writer.commit(row(2))
     assert follower.poll()
-    assert (follower.status().reloads, follower.status().steps) == (1, 1)
+    assert (follower.reloads, follower.steps) == (1, 1)
     assert [view.epoch for view, _ in got] == [1, 2]
     assert queue_rows(follower.view, "t1")["b1"].read_queue_nums == 2
 
@@ -205,7 +205,7 @@ def test_maintenance_between_epochs_needs_no_reload(writer: LakeWriter) -> None:
     writer.commit(row(7))
     follower.poll()
     assert as_tables(follower.view) == scan(writer)
-    assert (follower.view.epoch, follower.status().reloads, follower.status().errors) == (writer.epoch, 1, 0)
+    assert (follower.view.epoch, follower.reloads, follower.errors) == (writer.epoch, 1, 0)
 
 
 # --- what cannot be followed is loaded anew ---
@@ -221,11 +221,10 @@ def test_a_vacuumed_feed_means_a_reload(writer: LakeWriter) -> None:
     assert follower.poll()
     assert queue_rows(follower.view, "t1")["b1"].read_queue_nums == 2
     assert [outcome.offset for outcome in got[-1][1]] == [5]
-    status = follower.status()
-    assert (status.reloads, status.errors, status.epoch) == (2, 1, 3)
+    assert (follower.reloads, follower.errors, follower.view.epoch) == (2, 1, 3)
     writer.commit(row(3))
     follower.poll()
-    assert (follower.view.epoch, follower.status().reloads) == (4, 2)
+    assert (follower.view.epoch, follower.reloads) == (4, 2)
 
 
 def test_a_log_cleaned_up_ahead_of_the_follower(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,8 +262,8 @@ def test_no_lake_is_an_empty_view_and_no_error(tmp_path: Path) -> None:
     assert not follower.poll()
     LakeWriter(tmp_path / "nothing")
     assert not follower.poll()
-    status = follower.status()
-    assert (status.epoch, status.log_offset, status.commit_age_s, status.errors, got) == (0, -1, None, 0, [])
+    assert (follower.view.epoch, follower.view.log_offset) == (0, -1)
+    assert (follower.commit_age_s, follower.errors, got) == (None, 0, [])
 
 
 def commit_file(writer: LakeWriter, ahead: int) -> Path:
@@ -282,14 +281,13 @@ def test_a_torn_commit_keeps_the_last_good_view(writer: LakeWriter) -> None:
         whole = commit_file(writer, 0).read_bytes()
         torn = commit_file(writer, 1)
         torn.write_bytes(whole[: len(whole) // 2])
-        until(lambda: follower.status().failing)
-        status = follower.status()
-        assert status.epoch == 1 and status.last_error and status.errors >= 1
+        until(lambda: follower.failing)
+        assert follower.view.epoch == 1 and follower.last_error and follower.errors >= 1
         assert as_tables(follower.view) == scan(writer)
         torn.unlink()
         writer.commit(row(2))
         until(lambda: follower.view.epoch == 2)
-        until(lambda: not follower.status().failing)
+        until(lambda: not follower.failing)
         assert as_tables(follower.view) == scan(writer)
     finally:
         follower.stop()
@@ -339,7 +337,7 @@ def test_a_lake_that_was_replaced(writer: LakeWriter, epochs: int, monkeypatch: 
         pass
     assert follower.view.epoch == epochs
     assert as_tables(follower.view) == scan(other)
-    assert follower.status().reloads == 2
+    assert follower.reloads == 2
 
 
 def test_a_lake_of_a_newer_format_is_not_guessed_at(writer: LakeWriter) -> None:
@@ -374,15 +372,15 @@ def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.
     try:
         writer.commit(row(1))
         until(lambda: follower.view.epoch == 1)
-        assert follower.status().commit_age_s == pytest.approx(3)
+        assert follower.commit_age_s == pytest.approx(3)
         writer.commit(row(2))
-        until(lambda: follower.status().errors == 1)
-        assert follower.status().last_error == "ValueError: the caller's fault"
+        until(lambda: follower.errors == 1)
+        assert follower.last_error == "ValueError: the caller's fault"
         with monkeypatch.context() as patch:
             patch.setattr(reader.CommitReader, "exists", explode)
-            until(lambda: follower.status().last_error == "Panic: boom")
+            until(lambda: follower.last_error == "Panic: boom")
         writer.commit(row(3))
-        until(lambda: calls == [1, 2, 3] and not follower.status().failing)
+        until(lambda: calls == [1, 2, 3] and not follower.failing)
         # Other tests of the process may have a follower running.
         mine = [thread for thread in threading.enumerate() if thread.name == "view-follower" and thread not in others]
         assert len(mine) == 1

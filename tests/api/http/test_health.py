@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from api.gateway.follower import FollowerStatus
 from api.gateway.gateway import Reads
 from api.http.answers import FoldHealthAnswer, HealthAnswer, ReadyAnswer
 from api.http.settings import HttpSettings
@@ -238,16 +237,12 @@ def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(m
         until(lambda: api.get("/healthz/fold").status_code == status)  # noqa: B023
 
 
-def status_of(api: HttpApi, **fields: Any) -> FollowerStatus:
-    found = api.gateway.follower.status()
-    return FollowerStatus(**{name: getattr(found, name) for name in found.__struct_fields__} | fields)
-
-
 def test_not_strictly_ready_when_the_tables_cannot_be_read(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     api: HttpApi = make_api(reads=Reads.COMMITTED)
     until(lambda: api.get("/readyz?strict").status_code == 200)
-    failing = status_of(api, failing=True, last_error="FileNotFoundError: gone")
-    monkeypatch.setattr(api.gateway.follower, "status", lambda: failing)
+    api.gateway.follower.stop()
+    monkeypatch.setattr(api.gateway.follower, "failing", True)
+    monkeypatch.setattr(api.gateway.follower, "last_error", "FileNotFoundError: gone")
     assert reasons(ready(api, 503)) == {"view": "the tables cannot be read: FileNotFoundError: gone"}
 
 

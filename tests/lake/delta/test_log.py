@@ -77,7 +77,7 @@ def test_a_lake_behind_a_uri(writer: LakeWriter) -> None:
     writer.table("topicQueueTable").optimize.compact()
     writer.commit({"kvConfigTable": {("ns", "k"): None}})
     assert follower.poll()
-    assert (follower.status().steps, follower.status().reloads, follower.status().errors) == (1, 1, 0)
+    assert (follower.steps, follower.reloads, follower.errors) == (1, 1, 0)
     assert as_tables(follower.view) == {spec.name: writer.full_scan(spec.name) for spec in STATE_TABLES}
     assert [commit.epoch for commit in History(uri).epochs()] == [3, 2, 1]
     assert History(uri).resolve("2").commit.epoch == 2
