@@ -14,7 +14,7 @@ from lake.delta.ddl import write_whole
 from schemas.errors import one_line
 from schemas.route_commit import RouteCommit
 
-CHECKPOINT_FORMAT: Final = 5
+CHECKPOINT_FORMAT: Final = 6
 """Of the state, and of the offsets in the log. One written by an older routelake is deleted: the state comes back from
 the tables."""
 EPOCH_FILE: Final = "epoch"

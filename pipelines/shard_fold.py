@@ -31,9 +31,9 @@ from lake.write.rows import ShardProgress, live_rows, outcome_entry
 from lake.write.shard_files import HistoryFile, TopicFiles
 from lake.write.topic_rows import TopicParts
 from nameserver.state_machine.changes import changes_of, command_of, is_audited, topic_changes
-from nameserver.state_machine.codec import Shard, decode_topics, encode_topics, pack_group, unpack_group
+from nameserver.state_machine.codec import Shard, decode_topics, encode_topics
 from nameserver.state_machine.replay import read_event
-from nameserver.state_machine.state import At, BrokerGroup, Outcome, RouteState, TopicRows, TopicTable, replace
+from nameserver.state_machine.state import At, BrokerGroup, Outcome, TopicRows, TopicTable, replace
 from nameserver.state_machine.step import GroupChange, KvChange, apply, step
 from schemas import events
 from schemas.errors import EventDecodeError
@@ -163,11 +163,9 @@ class ShardFold:
         self._shard_key = shard_key
         self._shard = shard
         self._topics = ShardTopics(topics)
-        groups = {
-            packed.broker_name: unpack_group(packed, self._topics.table(packed.broker_name)) for packed in shard.groups
-        }
+        groups = {name: replace(group, topics=self._topics.table(name)) for name, group in shard.state.groups.items()}
         self._start = dict(groups)
-        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.preserved_ms, shard.watermark_ms)
+        self._state = replace(shard.state, groups=groups)
         self._outbox, self._history_file, self._topic_files = files
         self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part), self._history_file)
         self._net = NetChanges()
@@ -217,13 +215,9 @@ class ShardFold:
 
         Topics are written only where they changed.
         """
-        state, shard = self._state, self._shard
-        self._topics.write_back(state.groups)
-        shard.groups = [pack_group(group) for group in state.groups.values()]
-        shard.kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
-        shard.now_ms, shard.preserved_ms, shard.watermark_ms = state.now_ms, state.preserved_ms, state.watermark_ms
-        shard.run_id = self._run_id
-        return shard
+        self._topics.write_back(self._state.groups)
+        self._shard.state, self._shard.run_id = self._state, self._run_id
+        return self._shard
 
     def emit(self) -> Iterable[tuple[str, bytes]]:
         """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, progress."""

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from nameserver.state_machine.codec import Shard, encode_shard, encode_topics, pack_group
-from nameserver.state_machine.state import RouteState
+from nameserver.state_machine.codec import Shard, encode_shard, encode_topics
+from nameserver.state_machine.state import BrokerGroup, RouteState, replace
 from schemas.errors import SetupError
 from schemas.events import KEY_KV, broker_key
 
@@ -46,24 +46,18 @@ SeedRow = tuple[int, bytes, list[str], list[bytes]]
 
 def seed_rows(state: RouteState, shards: int) -> list[SeedRow]:
     """A whole state as the initial state of each shard."""
-    groups = defaultdict(list)
+    groups: dict[int, dict[str, BrokerGroup]] = defaultdict(dict)
     for name, group in state.groups.items():
-        groups[shard_of(broker_key(name), shards)].append(group)
+        groups[shard_of(broker_key(name), shards)][name] = group
     rows = []
     for key in shard_keys(shards):
         mine = groups[key]
-        shard = Shard(
-            groups=[pack_group(group) for group in mine],
-            kv={ns: dict(entries) for ns, entries in state.kv.items()} if shard_of(KEY_KV, shards) == key else {},
-            now_ms=state.now_ms,
-            preserved_ms=state.preserved_ms,
-            watermark_ms=state.watermark_ms,
-        )
-        with_topics = [group for group in mine if group.topics.rows]
+        kv = state.kv if shard_of(KEY_KV, shards) == key else {}
+        with_topics = [group for group in mine.values() if group.topics.rows]
         rows.append(
             (
                 key,
-                encode_shard(shard),
+                encode_shard(Shard(replace(state, groups=mine, kv=kv))),
                 [group.broker_name for group in with_topics],
                 [encode_topics(group.topics.rows) for group in with_topics],
             )

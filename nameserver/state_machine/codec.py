@@ -12,32 +12,20 @@ from collections.abc import Mapping
 import msgspec
 import zstandard
 
-from nameserver.state_machine.state import BrokerGroup, LiveInfo, RegisteredMapping, TopicRows, TopicTable
+from nameserver.state_machine.state import RouteState, TopicRows, TopicTable
 from schemas.broker import QueueRow
 
 
-class _Group(msgspec.Struct, frozen=True, array_like=True):
-    broker_name: str
-    known: bool
-    cluster: str | None
-    clusters: list[str]
-    broker_addrs: dict[int, str]
-    zone_name: str | None
-    enable_acting_master: bool
-    live: list[tuple[str, str, LiveInfo]]
-    filter_servers: list[tuple[str, str, tuple[str, ...]]]
-    mappings: list[tuple[str, str, RegisteredMapping]]
-
-
 class Shard(msgspec.Struct, array_like=True):
-    """State of a shard without topics. ``run_id`` is the driver run that last saw all its live rows."""
+    """State of a shard.
 
-    groups: list[_Group] = []
-    kv: dict[str, dict[str, str | None]] = {}
-    now_ms: int = 0
+    Attributes:
+        state: Its part of the state. Encoded groups have no topics.
+        run_id: The driver run that last saw all its live rows.
+    """
+
+    state: RouteState = msgspec.field(default_factory=RouteState)
     run_id: str = ""
-    preserved_ms: int = 0
-    watermark_ms: int = 0
 
 
 class _Topics(msgspec.Struct, frozen=True, array_like=True):
@@ -48,51 +36,23 @@ class _Topics(msgspec.Struct, frozen=True, array_like=True):
     row_index: list[int]
 
 
-_shard_decoder = msgspec.msgpack.Decoder(Shard)
+def _without_topics(value: object) -> None:
+    if not isinstance(value, TopicTable):
+        raise TypeError(f"a shard cannot hold a {type(value).__name__}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_without_topics)
+_shard_decoder = msgspec.msgpack.Decoder(Shard, dec_hook=lambda topics, nothing: topics())
 _topics_decoder = msgspec.msgpack.Decoder(_Topics)
-_encoder = msgspec.msgpack.Encoder()
-
-
-def pack_group(group: BrokerGroup) -> _Group:
-    """A group without its topics, ready to encode."""
-    return _Group(
-        group.broker_name,
-        group.known,
-        group.cluster,
-        sorted(group.clusters),
-        dict(group.broker_addrs),
-        group.zone_name,
-        group.enable_acting_master,
-        [(*key, live) for key, live in group.live.items()],
-        [(*key, servers) for key, servers in group.filter_servers.items()],
-        [(*key, entry) for key, entry in group.mappings.items()],
-    )
-
-
-def unpack_group(packed: _Group, topics: TopicTable) -> BrokerGroup:
-    """Inverse of `pack_group`; ``topics`` says where its topics come from."""
-    return BrokerGroup(
-        packed.broker_name,
-        known=packed.known,
-        cluster=packed.cluster,
-        clusters=frozenset(packed.clusters),
-        broker_addrs=packed.broker_addrs,
-        zone_name=packed.zone_name,
-        enable_acting_master=packed.enable_acting_master,
-        live={(cluster, addr): live for cluster, addr, live in packed.live},
-        filter_servers={(cluster, addr): servers for cluster, addr, servers in packed.filter_servers},
-        mappings={(topic, bname): entry for topic, bname, entry in packed.mappings},
-        topics=topics,
-    )
 
 
 def encode_shard(shard: Shard) -> bytes:
-    """Shard to MessagePack."""
+    """Shard to MessagePack, without the topics of its groups."""
     return _encoder.encode(shard)
 
 
 def decode_shard(data: bytes) -> Shard:
-    """Inverse of `encode_shard`. Raises msgspec.MsgspecError on bytes of another shape."""
+    """Inverse of `encode_shard`. Groups have no topics. Raises msgspec.MsgspecError on bytes of another shape."""
     return _shard_decoder.decode(data)
 
 

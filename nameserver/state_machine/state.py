@@ -118,7 +118,7 @@ class TopicTable:
         return f"TopicTable({self._rows!r})"
 
 
-class BrokerGroup(msgspec.Struct, frozen=True):
+class BrokerGroup(msgspec.Struct, frozen=True, array_like=True):
     """Everything known under one brokerName.
 
     ``known`` tells whether brokerAddrTable has an entry, which may be one without any address (a refused first

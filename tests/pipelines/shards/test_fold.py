@@ -21,5 +21,5 @@ def test_the_watermark_is_the_time_of_the_last_clock() -> None:
     assert (progress.watermark_ms, progress.event_time_ms) == (records[1].event_time_ms, records[2].event_time_ms)
     batch = shard.batch([Record(*record) for record in written([(20_000, make.put("n", "k"))])])
     assert [each.watermark_ms for each in batch.progress] == [records[1].event_time_ms], "kept between batches"
-    groups = {packed.broker_name for packed in shard.open(1).finish().groups}
+    groups = set(shard.open(1).finish().state.groups)
     assert groups == {"late"}, "overdue, and no CLOCK yet"
