@@ -12,6 +12,7 @@ from cli.data_options import DataOptions, LogOptions
 from cli.lake import lake_folder
 from cli.options import with_options
 from runtime.machine import mask_files
+from runtime.version import PROGRAM
 
 if TYPE_CHECKING:
     from ops.backup.manifest import Manifest
@@ -33,7 +34,7 @@ def backup(
         digest = manifest_digest(target.absolute())
     print(f"{target}: backup of {data.lake or data.data_dir} at {_position(manifest)}")
     _print_proof(manifest)
-    print(f"  digest: {digest} (`./routelake restore {target} --expect {digest}` refuses any other)")
+    print(f"  digest: {digest} (`{PROGRAM} restore {target} --expect {digest}` refuses any other)")
 
 
 @with_options

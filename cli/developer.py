@@ -10,6 +10,7 @@ import typer
 
 from cli import usage
 from cli.preflight import check_folder
+from runtime.version import PROGRAM
 from schemas.errors import SetupError
 
 
@@ -150,7 +151,7 @@ def release(
 
         raise typer.Exit(main(names or []))
     if names:
-        raise SetupError(f"Steps are run with --check: ./routelake release --check {' '.join(names)}")
+        raise SetupError(f"Steps are run with --check: {PROGRAM} release --check {' '.join(names)}")
     from dev.release.build import build
 
     check_folder(out, "--out")

@@ -15,6 +15,7 @@ from cli.lake import lake_folder
 from cli.options import usable_folder
 from eventlog.urls import is_kafka, sqlite_path
 from runtime.machine import acting_as_owner
+from runtime.version import PROGRAM
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def doctor(
     if place.url:
         if repair:
             raise SetupError(
-                f"--repair works on a folder: stop the fold, run `./routelake lake get {place.url} DIR`, `./routelake "
-                "doctor DIR --repair`, and put it at a new URL with `./routelake lake put DIR URL`."
+                f"--repair works on a folder: stop the fold, run `{PROGRAM} lake get {place.url} DIR`, `{PROGRAM} "
+                f"doctor DIR --repair`, and put it at a new URL with `{PROGRAM} lake put DIR URL`."
             )
         with lake_folder(data_dir, lake) as folder:
             found = examine(folder.parent, path, thorough=thorough)
@@ -129,9 +130,7 @@ def _as_text(found: Examination, work: Repair | None) -> str:
             f"  do:    {WAY_OUT[finding.kind]}",
         ]
     if work is None and found.blocks:
-        lines.append(
-            f"`./routelake doctor {found.data_dir} --repair` repairs as much as possible. Stop the fold first."
-        )
+        lines.append(f"`{PROGRAM} doctor {found.data_dir} --repair` repairs as much as possible. Stop the fold first.")
     if not found.findings:
         lines.append("nothing is wrong")
     return "\n".join(lines)

@@ -21,15 +21,12 @@ from typer._click.exceptions import ClickException, MissingParameter, NoArgsIsHe
 from typer.core import TyperGroup
 
 from cli.foreign_text import HarmlessOutput, printable
-from runtime.version import release
+from runtime.version import PROGRAM, release
 from schemas.errors import RoutelakeError, SetupError
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
     from typer._click.formatting import HelpFormatter
-
-PROGRAM: Final = "./routelake"
-"""As usage lines and hints name it."""
 
 _COMPLETE_VAR: Final = "_ROUTELAKE_COMPLETE"
 """By this variable a shell's completion asks for words; the script ./routelake looks at it, too."""
@@ -254,12 +251,13 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.", metavar="SHELL")],
 ) -> None:
-    """Print a completion script, for: source <(./routelake completion bash)."""
+    """Print a completion script."""
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(prog_name="routelake", complete_var=_COMPLETE_VAR, shell=shell.value)
     # bash hands over what was typed; the others would look for the name on PATH
-    print(re.sub(r" routelake(?=[)\"])", lambda _: " " + shlex.quote(str(_ROOT / "routelake")), script))
+    program = _ROOT / "routelake" if PROGRAM == "./routelake" else Path(sys.executable).with_name("routelake")
+    print(re.sub(r" routelake(?=[)\"])", lambda _: " " + shlex.quote(str(program)), script))
 
 
 def _show_version(value: bool) -> None:
@@ -283,4 +281,4 @@ def register(app: typer.Typer) -> None:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         no_args_is_help=True,
     )(root)
-    app.command("completion")(completion)
+    app.command("completion", help=f"Print a completion script, for: source <({PROGRAM} completion bash).")(completion)

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from runtime.version import PROGRAM
 from schemas.errors import BadRequestError, SetupError, TooLargeError, UnavailableError
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
@@ -32,7 +33,7 @@ MAX_KEY_BYTES: Final = 32 * 1024
 DEFAULT_READ_RECORDS: Final = 10_000
 DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
 
-LOST_LOG: Final = "Restore lake and log from a backup (`./routelake restore`), or start over with a new data directory."
+LOST_LOG: Final = f"Restore lake and log from a backup (`{PROGRAM} restore`), or start over with a new data directory."
 """Advice if the event log lacks records that the tables or a stream have already read."""
 
 Entry = tuple[str, bytes]

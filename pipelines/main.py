@@ -39,6 +39,7 @@ from runtime.machine import raise_file_limit
 from runtime.process import EXIT_FAILED, StopSignal, refusal
 from runtime.service_manager import tell_ready
 from runtime.supervised_tasks import on_death, watch_threads
+from runtime.version import PROGRAM
 from schemas.errors import RoutelakeError, SetupError, one_line
 from schemas.tables import FOLD_FAILURE_FILE
 
@@ -210,7 +211,7 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, publish
             "streaming query failed; the fold stops" if is_hopeless else "streaming query failed; starting another",
             error=reason,
             details=FOLD_FAILURE_FILE,
-            advice="if this repeats, run ./routelake doctor",
+            advice=f"if this repeats, run {PROGRAM} doctor",
         )
         if is_hopeless:
             return EXIT_FAILED

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lake.delta.ddl import check_format
 from lake.delta.log import LOG_FOLDER
 from pipelines.session import session
+from runtime.version import PROGRAM
 from schemas.errors import RoutelakeError, SetupError
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
@@ -78,8 +79,8 @@ class LakeSql:
     def __init__(self, lake_dir: Path, *, driver_memory: str = "1g") -> None:
         if not any((lake_dir / table.name / LOG_FOLDER).is_dir() for table in ALL_TABLES):
             raise SetupError(
-                f"there is no lake in {lake_dir}. Set --data-dir to the data directory of a routelake. './routelake "
-                "serve' creates one."
+                f"there is no lake in {lake_dir}. Set --data-dir to the data directory of a routelake. "
+                f"'{PROGRAM} serve' creates one."
             )
         check_format(lake_dir)
         self._lake_dir = lake_dir.resolve()

@@ -24,6 +24,7 @@ from runtime.process import EXIT_SETUP, StopSignal
 from runtime.progress import Startup
 from runtime.secrets import without_secrets
 from runtime.service_manager import tell_ready
+from runtime.version import PROGRAM
 
 log = structlog.get_logger("routelake.serve")
 
@@ -132,7 +133,7 @@ class Supervisor:
                 "child process keeps exiting; the other processes go on without it",
                 child=child.name,
                 exit_code=code,
-                advice="see its log lines above, GET /readyz and ./routelake doctor",
+                advice=f"see its log lines above, GET /readyz and {PROGRAM} doctor",
             )
         self._back_off(child)
 

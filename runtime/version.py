@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version of this program. `pyproject.toml` is the one place where it is written."""
+"""The version of this program and the command that starts it: what differs between a clone and a wheel.
+
+`pyproject.toml` is the one place where the version is written. Only a clone has that file.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ import tomllib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
-_PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+_PROJECT: Final = Path(__file__).resolve().parent.parent / "pyproject.toml"
+
+PROGRAM: Final = "./routelake" if _PROJECT.exists() else "routelake"
+"""The command as a user types it. Usage lines, errors and log lines begin each command with it."""
 
 
 @cache

@@ -30,6 +30,7 @@ from lake.delta.log import DamagedTableError, check_names
 from lake.write.synced import unsynced_damage
 from nameserver.view.snapshot import RouteView
 from runtime.supervised_tasks import critical_task
+from runtime.version import PROGRAM
 from schemas.errors import InDoubtError, SetupError, UnavailableError, one_line
 from schemas.events import AnyEvent, BrokerHeartbeat, EventEncoder, RegisterBroker, routing_key
 from schemas.limits import MAX_KV_BYTES
@@ -395,13 +396,13 @@ class Gateway:
             if not self.settings.lake_url and unsynced_damage(self.settings.lake_dir):
                 raise UnavailableError(f"the tables cannot be read yet: {error}. The fold repairs them.") from error
             raise SetupError(
-                f"the tables cannot be read: {error}. See what `./routelake doctor` says, or restore the lake from a "
+                f"the tables cannot be read: {error}. See what `{PROGRAM} doctor` says, or restore the lake from a "
                 "backup."
             ) from error
         except BaseException as error:  # deltalake's panics are no Exception
             message = (
                 f"the tables in {self.settings.lake} cannot be read: {one_line(error)}. If this does not pass, see "
-                "what `./routelake doctor` says."
+                f"what `{PROGRAM} doctor` says."
             )
             raise UnavailableError(message) from error
         self.follower.start()

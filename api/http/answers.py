@@ -388,7 +388,7 @@ class ReportAnswer(Answer, frozen=True, kw_only=True):
     to: Annotated[str | None, Meta(description="absent: nothing has happened yet")] = None
     columns: Annotated[list[str], Meta(description="their names, in order")]
     rows: list[dict[str, Any]]
-    sql: Annotated[str | None, Meta(description="query of all rows, for `./routelake sql`")] = None
+    sql: Annotated[str | None, Meta(description="query of all rows, for the command `sql`")] = None
     next_cursor: str | None = None
 
 

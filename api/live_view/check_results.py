@@ -16,6 +16,7 @@ import structlog
 from api.live_view.check import Comparison
 from lake.delta.ddl import write_whole
 from nameserver.view.snapshot import RouteView
+from runtime.version import PROGRAM
 from schemas.tables import Table
 
 log = structlog.get_logger("routelake.gateway")
@@ -68,7 +69,7 @@ class CheckResults:
         report = _report(found, tables, live_view_offset)
         log.error(
             "tables differ from the event log; answers follow the event log",
-            advice="run ./routelake history verify",
+            advice=f"run {PROGRAM} history verify",
             **{**report, "rows": report["rows"][0]},
         )
         self._keep(report)

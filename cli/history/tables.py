@@ -23,6 +23,7 @@ from cli.route import Output
 from eventlog.urls import with_config
 from runtime.disk import at_start
 from runtime.machine import acting_as_owner, mask_files
+from runtime.version import PROGRAM
 from schemas.errors import RoutelakeError, SetupError, UnavailableError, one_line
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _digests(texts: Sequence[str]) -> dict[int, str]:
         epoch, colon, digest = text.partition(":")
         if not colon or not epoch.isdecimal() or len(digest) != 64:
             raise SetupError(
-                f"--expect {text}: write EPOCH:DIGEST, such as the last line of './routelake history verify' says."
+                f"--expect {text}: write EPOCH:DIGEST, such as the last line of '{PROGRAM} history verify' says."
             )
         found[int(epoch)] = digest.lower()
     return found

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Final
 
 from runtime.disk import at_start
+from runtime.version import PROGRAM
 from schemas.errors import SetupError, UnavailableError
 
 LOCK_SUFFIX: Final = "-lock"
@@ -47,7 +48,7 @@ _GENERATION: Final = "generation"
 _GENERATION_ROW: Final = "generation:"
 
 _WAY_OUT: Final = (
-    "Nothing was changed. `./routelake restore` restores a backup and moves these files aside: "
+    f"Nothing was changed. `{PROGRAM} restore` restores a backup and moves these files aside: "
     "see docs/how-to/operate/backup-restore.md"
 )
 

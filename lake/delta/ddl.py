@@ -23,6 +23,7 @@ from lake.delta.log import LOG_FOLDER, DamagedTableError, check_commits, explain
 from lake.delta.types import arrow_schema
 from lake.store import StoreError, store_of
 from runtime.disk import at_start, write_synced
+from runtime.version import PROGRAM
 from schemas.errors import RoutelakeError, SetupError
 from schemas.events import EVENT_LEVEL
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
@@ -184,7 +185,7 @@ def open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
     except (DeltaError, OSError, DamagedTableError) as error:
         raise at_start(error)(
             f"the table {path} cannot be opened: {explain(path, error)}. If the disk is full, free some space on it; "
-            "if the table is damaged, run `./routelake doctor`, or restore the lake from a backup."
+            f"if the table is damaged, run `{PROGRAM} doctor`, or restore the lake from a backup."
         ) from error
     return opened
 

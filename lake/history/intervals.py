@@ -35,6 +35,7 @@ from lake.write.windows import ChangeWindows
 from lake.write.writer import PROPERTIES
 from runtime.disk import at_start
 from runtime.supervised_tasks import critical_thread
+from runtime.version import PROGRAM
 from schemas.errors import SetupError, UnavailableError, one_line
 from schemas.intervals import INTERVAL_TABLES, INTERVALS, INTERVALS_APP, IS_OPEN, Intervals
 from schemas.tables import ROUTE_CHANGE_TABLE, Table
@@ -270,7 +271,7 @@ def _merge(intervals: Intervals, table: DeltaTable, done: Step, transaction: Com
     if done_by["num_target_rows_updated"] != closes.num_rows:
         log.warning(
             "interval table lacks open rows",
-            advice="run ./routelake history rebuild",
+            advice=f"run {PROGRAM} history rebuild",
             table=intervals.table.name,
             ended=done_by["num_target_rows_updated"],
             should_end=closes.num_rows,

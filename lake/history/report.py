@@ -20,6 +20,7 @@ from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History
 from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
 from lake.history.reports import BY_NAME, TIMES, query_of
+from runtime.version import PROGRAM
 from schemas.errors import BadRequestError
 from schemas.route_commit import UNIX_EPOCH, from_us, to_us
 
@@ -139,7 +140,7 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     query = query_of(BY_NAME[asked.name], since, until, asked.times)
     what = (
         f"{asked.name} needs more than the {MEMORY_LIMIT} of memory that a gateway grants to a report. Use a shorter "
-        "window (from), or read the tables: ./routelake history report"
+        f"window (from), or read the tables: {PROGRAM} history report"
     )
     too_large = BadRequestError(what, field="from", value=asked.from_)
     with reading_views(history, place.epoch, too_large) as views:

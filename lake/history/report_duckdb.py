@@ -20,6 +20,7 @@ from lake.commits import last_commit
 from lake.delta.ddl import check_format
 from lake.delta.query import current_interrupt, text
 from lake.history.sql_views import VIEWS
+from runtime.version import PROGRAM
 from schemas.errors import SetupError
 from schemas.intervals import INTERVAL_TABLES
 from schemas.route_commit import RouteCommit
@@ -132,8 +133,8 @@ class DuckLake:
     def __init__(self, lake_dir: Path) -> None:
         if not DeltaTable.is_deltatable(str(lake_dir / ROUTE_COMMIT_TABLE.name)):
             raise SetupError(
-                f"there is no lake in {lake_dir}. Set --data-dir to the data directory of a routelake. './routelake "
-                "serve' creates one."
+                f"there is no lake in {lake_dir}. Set --data-dir to the data directory of a routelake. "
+                f"'{PROGRAM} serve' creates one."
             )
         check_format(lake_dir)
         self._lake_dir = lake_dir

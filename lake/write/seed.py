@@ -26,6 +26,7 @@ from nameserver.state_machine.replay import replay
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows
 from nameserver.state_machine.state import RouteState
 from runtime.disk import at_start
+from runtime.version import PROGRAM
 from schemas.errors import SetupError, one_line
 from schemas.route_commit import RouteCommit
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
@@ -52,7 +53,7 @@ def read_seed(lake_dir: Path, log: EventLog) -> Seed:
     except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
         raise at_start(error)(
             f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this repeats, run "
-            "`./routelake doctor`, or restore the lake from a backup."
+            f"`{PROGRAM} doctor`, or restore the lake from a backup."
         ) from error
 
 

@@ -61,6 +61,7 @@ from lake.delta.log import (
 from lake.publisher import Commit, Folder, publish
 from lake.store import TakenError
 from runtime.disk import at_start
+from runtime.version import PROGRAM
 from schemas.errors import UnavailableError, one_line
 from schemas.tables import Table
 
@@ -129,7 +130,7 @@ class StagedTable:
         except (DeltaError, OSError) as error:
             raise at_start(error)(
                 f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
-                "one file system, with room on it, and all files of the table must exist. Run `./routelake doctor` "
+                f"one file system, with room on it, and all files of the table must exist. Run `{PROGRAM} doctor` "
                 "to see what is lost and can be repaired. Otherwise restore a backup."
             ) from error
 

@@ -30,6 +30,7 @@ from eventlog.sqlite.file import read_log_id, sqlite_errors
 from eventlog.sqlite.start import check_extent, read_generation
 from lake.delta.ddl import check_format
 from runtime.machine import acting_as_root
+from runtime.version import PROGRAM
 from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES
 
@@ -127,7 +128,7 @@ def read_manifest(folder: Path, expect: str = "") -> Manifest:
     except OSError as error:
         raise SetupError(
             f"{folder} is not a complete backup: {path.name}, which is written last, cannot be read "
-            f"({error.strerror}). Name the folder that `./routelake backup` reported."
+            f"({error.strerror}). Name the folder that `{PROGRAM} backup` reported."
         ) from error
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise SetupError(f"{path} is not the manifest of a backup ({error}). Use another backup.") from error

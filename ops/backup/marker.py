@@ -10,6 +10,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from runtime.version import PROGRAM
 from schemas.errors import SetupError
 
 MARKER: Final = "restore.json"
@@ -54,6 +55,6 @@ def refuse_unfinished_restore(data_dir: Path) -> None:
     if (found := read_marker(data_dir)) is not None:
         raise SetupError(
             f"a restore into {data_dir} is running or was interrupted. If it was interrupted, run it again: "
-            f"`./routelake restore {found.get('backup', 'BACKUP')} --data-dir {data_dir}`. The previous files are in "
+            f"`{PROGRAM} restore {found.get('backup', 'BACKUP')} --data-dir {data_dir}`. The previous files are in "
             f"{found.get('aside', 'before-restore-*')}."
         )

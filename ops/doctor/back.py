@@ -39,6 +39,7 @@ from lake.delta.log import (
 from lake.write.synced import Whole, read_synced, sync_lake, unsynced_damage, whole_up_to
 from ops.doctor.tables import ExaminedTable, TableOnDisk
 from runtime.disk import sync_file_system
+from runtime.version import PROGRAM
 from schemas.errors import SetupError, one_line
 from schemas.route_commit import NO_COMMIT, RouteCommit
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
@@ -156,7 +157,7 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
     place = _whole_rollback_point(commits, disk, whole)
     if not _goes_on(log_url, commits, place):
         raise SetupError(
-            f"{damage}, and the event log lacks records after the last intact epoch. Run `./routelake doctor` to see "
+            f"{damage}, and the event log lacks records after the last intact epoch. Run `{PROGRAM} doctor` to see "
             "what can be repaired, or restore the lake from a backup.",
             path=str(lake_dir),
         )
@@ -201,7 +202,7 @@ def _whole_commits(lake_dir: Path, whole: dict[str, Whole]) -> tuple[list[RouteC
     except (OSError, ValueError, pa.ArrowException) as error:
         why = one_line(error)
     raise SetupError(
-        f"{lake_dir / name} cannot be read at version {whole[name].version}: {why}. Run `./routelake doctor` to "
+        f"{lake_dir / name} cannot be read at version {whole[name].version}: {why}. Run `{PROGRAM} doctor` to "
         "see what can be repaired, or restore the lake from a backup.",
         path=str(lake_dir),
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from runtime.version import PROGRAM
+
 
 class Kind(StrEnum):
     """Kinds of findings; the value is what a program may compare."""
@@ -52,7 +54,7 @@ MEANS: Final = {
     Kind.FOLD_CHECKPOINT: "nothing is lost: the fold rebuilds it from tables and event log at its next start",
 }
 
-_RESTORE: Final = "restore the lake from a backup (`./routelake restore`, with --keep-log if the event log is intact)"
+_RESTORE: Final = f"restore the lake from a backup (`{PROGRAM} restore`, with --keep-log if the event log is intact)"
 WAY_OUT: Final = {
     Kind.RESTORE: "run the restore again",
     Kind.FORMAT: "upgrade routelake, or restore lake.json from a backup",

@@ -20,6 +20,7 @@ from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.doctor.examine import Examination
 from ops.doctor.findings import Kind
 from runtime.java import find_java
+from runtime.version import PROGRAM
 from schemas.errors import SetupError
 from schemas.events import EVENT_LEVEL
 
@@ -67,7 +68,7 @@ def _machine(data_dir: Path) -> list[Check]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     shown = f"{memory / 2**30:.1f} GiB"
     if memory < LEAST_MEMORY_BYTES:
-        shown += ". A gateway and the fold need 4 GiB. See `routelake plan`."
+        shown += f". A gateway and the fold need 4 GiB. See `{PROGRAM} plan`."
     checks.append(Check(Level.NOTE if memory < LEAST_MEMORY_BYTES else Level.OK, "memory", shown))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     enough = files in (resource.RLIM_INFINITY, -1) or files >= FILES
@@ -78,7 +79,7 @@ def _machine(data_dir: Path) -> list[Check]:
     free, used = shutil.disk_usage(place).free, _bytes_of(data_dir)
     text = f"{free / 1e9:.1f} GB free, {used / 1e9:.2f} GB used by {data_dir}"
     if free < used:
-        text += ". There is no room for a backup here: name another disk in `routelake backup`."
+        text += f". There is no room for a backup here: name another disk in `{PROGRAM} backup`."
     checks.append(Check(Level.NOTE if free < used else Level.OK, "disk", text))
     return checks
 
@@ -114,7 +115,7 @@ def _data(found: Examination) -> list[Check]:
     return [Check(Level.OK, "data directory", f"{state}; this release reads it")]
 
 
-_OTHERWISE: Final = "Otherwise restore a backup that this release wrote: `routelake restore BACKUP`."
+_OTHERWISE: Final = f"Otherwise restore a backup that this release wrote: `{PROGRAM} restore BACKUP`."
 
 
 def _event_level(found: Examination) -> int:
@@ -144,7 +145,7 @@ def _way_back(found: Examination) -> list[Check]:
                 Level.NOTE,
                 "way back",
                 f"the fold of this release raises the level of events from {level} to {EVENT_LEVEL}. After that, older "
-                "releases refuse this data directory. Take a backup first: `routelake backup BACKUP`.",
+                f"releases refuse this data directory. Take a backup first: `{PROGRAM} backup BACKUP`.",
             )
         )
     checkpoint = _checkpoint_format(found)

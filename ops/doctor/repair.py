@@ -36,6 +36,7 @@ from ops.doctor.findings import Finding, Kind
 from ops.doctor.log import salvage, salvageable
 from ops.doctor.tables import TableOnDisk
 from runtime.disk import sync_folder
+from runtime.version import PROGRAM
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE
 
@@ -213,7 +214,7 @@ def _why_not_back(found: Examination, log_path: Path | None) -> str:
     return (
         f"the tables cannot be repaired from the event log: it has the offsets from {extent.first} to {extent.end - 1}"
         ", and no readable epoch continues from there. Restore a backup: "
-        "./routelake restore --keep-log"
+        f"{PROGRAM} restore --keep-log"
     )
 
 

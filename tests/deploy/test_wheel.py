@@ -139,3 +139,11 @@ def test_the_command_of_an_installation_runs(built: Path, tmp_path: Path) -> Non
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     done = subprocess.run([place / "bin" / "routelake", "--version"], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"routelake {version}\n"
+    for words, says in (
+        (["servee"], "Did you mean 'routelake serve'? See routelake -h."),
+        (["sql", "SELECT 1", "--data-dir", str(tmp_path)], "'routelake serve' creates one."),
+        (["completion", "zsh"], f" {place / 'bin' / 'routelake'})"),
+    ):
+        command = [str(place / "bin" / "routelake"), *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert says in done.stdout + done.stderr and "./routelake" not in done.stdout + done.stderr, done
