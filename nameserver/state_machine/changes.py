@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 from nameserver.state_machine.rows import Rows, rows_of
-from nameserver.state_machine.state import BrokerGroup, replace
+from nameserver.state_machine.state import BrokerGroup, BrokerKey, LiveInfo, replace
 from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange, KvChange
 from schemas.broker import QueueRow
 from schemas.events import (
@@ -48,13 +48,13 @@ LIVENESS_COLUMNS: Final = HEARTBEAT_COLUMNS | {"topicConfigDigest"}
 """Columns of brokerLiveTable that move without anything having changed."""
 
 
-def _live_values_but(names: frozenset[str]) -> itemgetter[Any]:
-    """Return a getter of a brokerLiveTable row's values without some columns."""
-    return itemgetter(*(at for at, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in names))
+_without_heartbeat: Final[itemgetter[Any]] = itemgetter(
+    *(at for at, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in HEARTBEAT_COLUMNS)
+)
+"""Getter of a brokerLiveTable row's values without `HEARTBEAT_COLUMNS`."""
 
-
-_without_liveness: Final = _live_values_but(LIVENESS_COLUMNS)
-_without_heartbeat: Final = _live_values_but(HEARTBEAT_COLUMNS)
+_registered: Final = attrgetter("heartbeat_timeout_ms", "data_version", "ha_server_addr")
+"""Getter of the fields of a `LiveInfo` that are in columns outside `LIVENESS_COLUMNS`."""
 
 _key_of = attrgetter("key")
 
@@ -112,14 +112,10 @@ def row_changes(before: BrokerGroup, after: BrokerGroup, *, with_liveness: bool 
     if before.clusters != after.clusters:
         yield from _diff(CLUSTER_ADDR_TABLE, before, after)
     if before.live is not after.live:
-        for change in _diff(BROKER_LIVE_TABLE, before, after):
-            if (
-                with_liveness
-                or change.before is None
-                or change.after is None
-                or _without_liveness(change.before) != _without_liveness(change.after)
-            ):
-                yield change
+        if with_liveness:
+            yield from _diff(BROKER_LIVE_TABLE, before, after)
+        elif changed := _changed_members(before.live, after.live):
+            yield from _diff(BROKER_LIVE_TABLE, _with_members(before, changed), _with_members(after, changed))
     if before.filter_servers is not after.filter_servers:
         yield from _diff(FILTER_SERVER_TABLE, before, after)
     if before.mappings is not after.mappings:
@@ -175,6 +171,16 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
 
 def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[RowChange]:
     return row_differences(table, rows_of(table, before), rows_of(table, after))
+
+
+def _changed_members(old: Mapping[BrokerKey, LiveInfo], new: Mapping[BrokerKey, LiveInfo]) -> set[BrokerKey]:
+    """The members that something else than a heartbeat changed: to make rows of a member takes long."""
+    changed = {key for key, live in new.items() if key not in old or _registered(old[key]) != _registered(live)}
+    return changed.union(key for key in old if key not in new)
+
+
+def _with_members(group: BrokerGroup, members: set[BrokerKey]) -> BrokerGroup:
+    return replace(group, live={key: live for key, live in group.live.items() if key in members})
 
 
 def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGroup, BrokerGroup]:
