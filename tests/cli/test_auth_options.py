@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_mode_that_is_meant(file: Path) -> None:
+def test_the_authentication_mode_follows_from_the_options(file: Path) -> None:
     assert options().policy() == Policy(AuthMode.OFF)
     assert options(file).policy() == Policy(AuthMode.ENFORCE)
     assert options(file, auth_mode=AuthMode.AUDIT).policy() == Policy(AuthMode.AUDIT)
@@ -52,7 +52,7 @@ def test_keys_need_tls_where_there_is_a_certificate(
     assert [options(file, auth_mode=mode).enforces for mode in AuthMode] == [False, False, True, True]
 
 
-def test_what_does_not_go_together(file: Path) -> None:
+def test_contradictory_options_are_refused(file: Path) -> None:
     issuer: dict[str, Any] = {"oidc_issuer": "https://login.example.org", "oidc_audience": "routelake"}
     for found, why in (
         (options(auth_mode=AuthMode.ENFORCE), "needs accounts. Set --auth FILE"),

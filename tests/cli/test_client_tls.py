@@ -100,7 +100,7 @@ def test_variables(gateway: LocalGateway, options: list[str]) -> None:
         (("--tls-ca", "--tls-cert", "--tls-key", "--tls-key-password"), (), "closed by the peer"),
     ],
 )
-def test_what_is_not_taken(
+def test_a_client_without_the_demanded_certificate_is_refused(
     gateway: LocalGateway, options: list[str], leave: tuple[str, ...], add: tuple[str, ...], words: str
 ) -> None:
     pairs = zip(options[::2], options[1::2], strict=True)
@@ -156,7 +156,7 @@ def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: 
     assert asyncio.run(fleet(ClientTls(str(authority.path)))) == 0
 
 
-def test_what_the_options_say(tmp_path: Path, authority: Authority, own: Pair) -> None:
+def test_options_become_client_tls_settings(tmp_path: Path, authority: Authority, own: Pair) -> None:
     def said(**values: Any) -> ClientTls | None:
         return ClientOptions(**values).encryption()
 

@@ -37,7 +37,7 @@ def told_of(gateway: LocalGateway, *words: str, **variables: str) -> tuple[int, 
     return told(*words, "-n", gateway.address, **variables)
 
 
-def test_which_keys(tmp_path: Path) -> None:
+def test_keys_come_from_options_variables_or_tools_yml(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("of-a-file\n")
     assert credentials("", "", {}) is None

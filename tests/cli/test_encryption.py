@@ -26,7 +26,9 @@ PAIR = {"cert": "tls.pem", "key": "tls.key"}
         ({**PAIR, "client_ca": "ca.pem", "mode": "enforcing"}, True, True),
     ],
 )
-def test_who_is_asked(options: dict[str, Any], enforced: bool, knows_clients: bool) -> None:
+def test_encryption_demands_certificates_only_if_it_is_enforced(
+    options: dict[str, Any], enforced: bool, knows_clients: bool
+) -> None:
     """Beyond this machine it is enough that a certificate is demanded of everybody; encryption alone asks nobody."""
     found = Encryption(**options)
     assert (found.is_enforced, found.knows_clients) == (enforced, knows_clients)

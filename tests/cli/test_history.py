@@ -96,7 +96,7 @@ def test_changes_for_programs(past: Past, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["http", "lake"])
-def test_what_is_different(past: Past, source: str) -> None:
+def test_diff_lists_the_differences_between_two_epochs(past: Past, source: str) -> None:
     at = str(past.wiped - 1)
     lines = cli("diff", "--from", at, *where(past, source)).stdout.splitlines()
     assert [line.split()[1] for line in lines[1:-1]] == ["~", "~", "~", "-", *"~~~~~~"]
@@ -210,7 +210,7 @@ def test_variables(past: Past) -> None:
     assert "ROUTELAKE_GATEWAY and ROUTELAKE_DATA_DIR are both set. Use --http to ask a gateway" in neither.stderr
 
 
-def test_the_other_port(past: Past) -> None:
+def test_the_remoting_port_given_as_http_is_named(past: Past) -> None:
     address = past.live.namesrv_addr
     found = process("history", "changes", "--http", address)
     assert (found.returncode, found.stdout) == (1, "")

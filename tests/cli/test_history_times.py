@@ -54,7 +54,7 @@ def test_points_in_time(text: str, asked: str) -> None:
         *("1767225601000", "yesterday 02:55 PM", "-99999999999w", "0001-01-01 00:00", "12:60", "٣"),
     ],
 )
-def test_what_is_not_a_point_in_time(text: str) -> None:
+def test_text_that_is_no_point_in_time_is_refused(text: str) -> None:
     with pytest.raises(SetupError, match="--to .* is not a point in time; write an epoch"):
         point_in_time(text, "--to", NOW, BERLIN)
 

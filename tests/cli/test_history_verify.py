@@ -39,7 +39,7 @@ def test_proved_then_refuted(tmp_path: Path) -> None:
     assert "refuted: kvConfigTable, namespace=n key=k: column value is 1x, and by the changes 1 (" in found.stdout
 
 
-def test_what_cannot_be_proved(tmp_path: Path) -> None:
+def test_a_lake_without_a_proof_exits_with_an_error(tmp_path: Path) -> None:
     for options, why in [((), "there is no lake in"), (("--expect", "7"), "write EPOCH:DIGEST")]:
         found = verify(tmp_path, *options)
         assert (found.returncode, found.stdout) == (2, "")

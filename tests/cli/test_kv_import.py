@@ -54,7 +54,7 @@ def test_a_missing_file_is_exit_code_2(tmp_path: Path, monkeypatch: pytest.Monke
     assert run(monkeypatch, str(tmp_path / "none"), "-n", "nowhere") == 2
 
 
-def test_nobody_there_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_gateway_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "kvConfig.json"
     file.write_text('{"configTable":{"n":{"k":"v"}}}')
     assert run(monkeypatch, str(file), "-n", "127.0.0.1:1") == 1

@@ -107,7 +107,7 @@ def test_exit_codes(lake: LiveRoutelake, args: list[str], code: int, text: str) 
     assert done.stdout == ""
 
 
-def test_the_other_port(lake: LiveRoutelake) -> None:
+def test_a_port_of_the_other_protocol_is_named(lake: LiveRoutelake) -> None:
     done = process("route", "orders", "-n", lake.http_url.removeprefix("http://"))
     assert (done.returncode, done.stdout) == (1, "")
     assert "an HTTP answer; that is an HTTP port, remoting is on the one that --remoting names" in done.stderr

@@ -62,7 +62,7 @@ def needed(words: tuple[str, ...], folder: Path, option: str) -> list[str]:
     return given
 
 
-def test_they_are_found() -> None:
+def test_options_with_secrets_and_addresses_are_found() -> None:
     assert {name for _, name in OF_SECRETS} >= {
         *("--http-token", "--token", "--secret-key", "--broker-secret-key", "--tls-key-password"),
     }

@@ -81,7 +81,7 @@ def test_version() -> None:
         ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
 )
-def test_a_slip_of_the_hand_is_answered_in_one_line(words: str, says: str) -> None:
+def test_a_typing_error_is_answered_in_one_line(words: str, says: str) -> None:
     done = command(*words.split())
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("routelake: ")
@@ -91,7 +91,7 @@ def test_a_slip_of_the_hand_is_answered_in_one_line(words: str, says: str) -> No
     assert "python -m" not in done.stderr
 
 
-def test_whose_it_is_what_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_path_is_refused_with_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o700)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     done = command("doctor", tmp_path)
@@ -126,7 +126,7 @@ def brought(extra: str) -> set[str]:
         ("fold", "history changes --http 127.0.0.1:1", "this needs httpx: pip install 'routelake[clients]'."),
     ],
 )
-def test_what_another_extra_has_is_named(extra: str, words: str, says: str, tmp_path: Path) -> None:
+def test_a_missing_extra_is_named(extra: str, words: str, says: str, tmp_path: Path) -> None:
     missing = {package for each in ("gateway", "fold", "clients") for package in brought(each)} - brought(extra)
     (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data" / "lake").mkdir()

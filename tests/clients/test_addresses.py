@@ -71,7 +71,7 @@ ODD = [
 
 @pytest.mark.parametrize("http", [False, True])
 @pytest.mark.parametrize(("text", "says"), ODD)
-def test_what_is_typed_or_kept_by_mistake_is_named(text: str, says: str, http: bool) -> None:
+def test_mistakes_in_an_address_are_named(text: str, says: str, http: bool) -> None:
     with pytest.raises(SetupError, match=f"^NAMESRV_ADDR: .* is no address.*{says}"):
         namesrv_addresses(text, "NAMESRV_ADDR", http=http)
 
@@ -185,7 +185,7 @@ def test_every_command_reads_them_alike(words: str, tmp_path: Path) -> None:
         ("no-such-host.invalid", "no-such-host.invalid:9876: no connection: "),
     ],
 )
-def test_nobody_there_is_said_in_plain_words(tmp_path: Path, address: str, says: str) -> None:
+def test_an_unreachable_address_is_reported_in_plain_words(tmp_path: Path, address: str, says: str) -> None:
     port = str(free_port())
     done = cli("route orders", address.replace("PORT", port), tmp_path)
     assert done.returncode == 1

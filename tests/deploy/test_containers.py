@@ -138,7 +138,7 @@ def unit(path: Path) -> configparser.ConfigParser:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_a_unit(path: Path) -> None:
+def test_a_systemd_unit_starts_its_command_and_knows_its_variables(path: Path) -> None:
     service = unit(path)["Service"]
     command = path.stem.removeprefix("routelake-")
     assert service["ExecStart"].split()[-1] == command

@@ -117,7 +117,7 @@ def test_it_lints(helm: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_defaults(template: Template) -> None:
+def test_default_values_give_two_gateways_and_one_fold(template: Template) -> None:
     found = rendered(template)
     gateways = found["StatefulSet", "rl-routelake-nameserver"]["spec"]
     assert gateways["replicas"] == 2
@@ -147,7 +147,7 @@ EVERYTHING = [
 ]
 
 
-def test_who_reaches_the_pods(template: Template) -> None:
+def test_network_policies_admit_only_the_configured_clients(template: Template) -> None:
     found = rendered(template, "--set", "networkPolicy.from[0].namespaceSelector.matchLabels.brokers=yes")
     gateways = found["NetworkPolicy", "rl-routelake-nameserver"]["spec"]
     assert [port["port"] for port in gateways["ingress"][0]["ports"]] == [9876, 8080]
@@ -221,7 +221,9 @@ TOKEN = "metrics.serviceMonitor.tokenSecret.name=scraper"
         ),
     ],
 )
-def test_what_scrapes_gets_in(options: list[str], endpoint: dict[str, Any], template: Template) -> None:
+def test_a_service_monitor_has_the_endpoint_of_its_tls_settings(
+    options: list[str], endpoint: dict[str, Any], template: Template
+) -> None:
     found = rendered(template, *said(options))["ServiceMonitor", "rl-routelake"]["spec"]["endpoints"]
     assert found == [{"port": "http", "path": "/metrics", "interval": "15s", **endpoint}]
 
@@ -257,7 +259,7 @@ def test_executors_on_a_cluster(master: str, template: Template) -> None:
         assert {"create", "list", "watch", "delete"} <= set(rule["verbs"])
 
 
-def test_without_one_the_fold_is_as_it_was(template: Template) -> None:
+def test_without_a_spark_cluster_the_fold_has_no_settings_of_one(template: Template) -> None:
     found = rendered(template)
     pod = found["Deployment", "rl-routelake-fold"]["spec"]["template"]["spec"]
     names = {entry["name"] for entry in pod["containers"][0]["env"]}
@@ -302,7 +304,7 @@ def test_tables_in_an_object_store(template: Template) -> None:
         ([*LEAST, "--set", f"fold.cluster.master=spark://s:7077,{CLUSTER[0]}"], "sharedClaim"),
     ],
 )
-def test_what_is_refused(options: list[str], why: str, template: Template) -> None:
+def test_wrong_values_are_refused_with_the_reason(options: list[str], why: str, template: Template) -> None:
     done = template(*options)
     assert done.returncode != 0 and why in done.stderr, done.stderr
 

@@ -185,7 +185,7 @@ def test_an_environment_that_is_a_link_is_left_alone(machine: Machine, tmp_path:
     assert [path.name for path in others.iterdir()] == ["theirs"]
 
 
-def test_who_may_not_set_up_is_told_why_it_would_be(machine: Machine) -> None:
+def test_a_user_without_permission_to_set_up_gets_the_reason(machine: Machine) -> None:
     (machine.root / ".setup.lock").mkdir()  # can be written by nobody, not by root either
     assert f"cannot write to {machine.root}, where the set-up goes" in machine.start("gateway", expect=1)
     (machine.root / ".setup.lock").rmdir()

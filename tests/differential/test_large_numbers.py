@@ -37,7 +37,7 @@ def answers(client: RemotingClient) -> dict[tuple[int, str], bytes]:
     return found
 
 
-def test_every_digit_is_answered(tmp_path: Path) -> None:
+def test_large_numbers_are_answered_with_every_digit(tmp_path: Path) -> None:
     with StockNameServer() as stock, local_client(tmp_path) as ours:
         with RemotingClient(stock.host, stock.port) as client:
             said = answers(client)

@@ -61,7 +61,7 @@ async def _play(rng: random.Random) -> int:
     return agreed
 
 
-def test_who_is_told_what(request: pytest.FixtureRequest) -> None:
+def test_notifications_equal_those_of_the_model(request: pytest.FixtureRequest) -> None:
     deep = request.config.getoption("--deep")
     rng = random.Random() if deep else random.Random(1)
     agreed = sum(asyncio.run(_play(rng)) for _ in range(5_000 if deep else 150))
@@ -69,7 +69,7 @@ def test_who_is_told_what(request: pytest.FixtureRequest) -> None:
     assert agreed > 100
 
 
-def test_nobody_is_told_when_nothing_moved() -> None:
+def test_an_unchanged_view_sends_no_notification() -> None:
     view = RouteView.empty()
     assert list(notifications(view, view)) == []
 

@@ -33,7 +33,7 @@ REFUSED = {
 }
 
 
-def test_the_same_words(tmp_path: Path) -> None:
+def test_refusals_have_the_remarks_of_the_stock_nameserver(tmp_path: Path) -> None:
     with StockNameServer() as stock, local_client(tmp_path) as ours:
         with RemotingClient(stock.host, stock.port) as client:
             said = {name: (answer.code, answer.remark) for name, r in REFUSED.items() for answer in (client.call(r),)}

@@ -39,7 +39,7 @@ LIVENESS_S = 10.0
 ROUND_TRIP_MS = 20.0
 
 
-def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_follows_announced_epochs_with_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = "s3://lake/announced"
     port = free_port()
     with (

@@ -23,7 +23,7 @@ NOBODY = "127.0.0.1:1"
 NO_ROUTE = "route info not found"
 
 
-def test_its_signature(tmp_path: Path, go_client: Path) -> None:
+def test_the_signature_of_the_go_client_is_accepted(tmp_path: Path, go_client: Path) -> None:
     with (
         LocalLake(tmp_path, folds=False) as lake,
         lake.gateway(policy=policy(AuthMode.ENFORCE), accounts=accounts_file(tmp_path)) as gateway,

@@ -22,7 +22,7 @@ MINUTE_S = 60.0
 
 
 @pytest.mark.parametrize("during_s", [SHORT_S, MINUTE_S])
-def test_nobody_else_notices(tmp_path: Path, during_s: float) -> None:
+def test_a_flood_of_tls_handshakes_does_not_slow_other_clients(tmp_path: Path, during_s: float) -> None:
     authority = Authority(tmp_path / "certificates")
     pair = authority.issue(is_rsa=True)
     gateway = Routelake(tmp_path / "data", "gateway", ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key)))

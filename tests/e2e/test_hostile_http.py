@@ -126,7 +126,7 @@ def hold(connection: socket.socket, stop: threading.Event, data: bytes) -> None:
 
 @in_bounded_time
 @pytest.mark.parametrize("kind", ["heads", "bodies", "gzip"])
-def test_requests_that_do_not_end(gateway: Routelake, kind: str, during_s: float) -> None:
+def test_unfinished_requests_are_bounded(gateway: Routelake, kind: str, during_s: float) -> None:
     """Heads and bodies, as large as they may be, but for their last bytes."""
     body = b'{"clusterName":"' + bytes(50 * MIB)
     said = {
@@ -152,7 +152,7 @@ def test_requests_that_do_not_end(gateway: Routelake, kind: str, during_s: float
 
 
 @in_bounded_time
-def test_answers_that_nobody_fetches(gateway: Routelake, during_s: float) -> None:
+def test_unread_answers_are_bounded(gateway: Routelake, during_s: float) -> None:
     """Pipelined requests for a large page, on 64 connections that read nothing."""
 
     def attack(_number: int, stop: threading.Event) -> None:
@@ -165,7 +165,7 @@ def test_answers_that_nobody_fetches(gateway: Routelake, during_s: float) -> Non
 
 
 @in_bounded_time
-def test_more_connections_than_there_may_be(gateway: Routelake, during_s: float) -> None:
+def test_connections_over_the_limit_do_not_slow_other_clients(gateway: Routelake, during_s: float) -> None:
     """As many as there may be, and half as many again: idle, with half a head, with a long poll."""
     poll = b'GET /v1/topics/t/route?wait=60 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: "0-none"\r\n\r\n'
     end = time.monotonic() + during_s
@@ -206,7 +206,7 @@ def newest_epoch(folding: Routelake) -> int:
 
 
 @in_bounded_time
-def test_what_was_asked_before_is_kept_by_its_bytes(folding: Routelake, during_s: float) -> None:
+def test_caches_of_requests_are_bounded_by_their_bytes(folding: Routelake, during_s: float) -> None:
     """Paths, topics, tags and questions about the past that nobody asked before, and one topic with a large past."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "large"}
     with socket.create_connection(("127.0.0.1", folding.remoting_port), 60) as admin:

@@ -64,7 +64,7 @@ def test_unfinished_frames_cost_the_honest_broker_nothing(gateway: Routelake, du
 
 
 @in_bounded_time
-def test_what_peers_say_is_kept_by_its_real_size(gateway: Routelake, during_s: float) -> None:
+def test_header_fields_of_peers_are_bounded_by_their_real_size(gateway: Routelake, during_s: float) -> None:
     """64 connections of brokers with three megabytes of junk in a header field, each time of another broker."""
     junk = "j" * (3 * MIB)
     numbers = itertools.count()

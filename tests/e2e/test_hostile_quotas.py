@@ -43,7 +43,7 @@ def gateway(tmp_path: Path) -> Iterator[Routelake]:
 
 
 @in_bounded_time
-def test_nobody_else_notices(gateway: Routelake, during_s: float) -> None:
+def test_a_flood_over_the_quotas_does_not_slow_other_clients(gateway: Routelake, during_s: float) -> None:
     log = gateway.data_dir / "events.db"
     before = alone(gateway.remoting_port, min(30.0, during_s))
     with Peers(honest, gateway.remoting_port) as fleet:

@@ -45,7 +45,7 @@ def test_rocksdb_is_loaded_from_the_data_directory(tmp_path: Path) -> None:
     assert list((data_dir / "scratch" / "tmp").glob("librocksdbjni*"))
 
 
-def test_where_there_is_no_place_it_is_said(tmp_path: Path) -> None:
+def test_without_an_executable_directory_the_fold_names_the_problem(tmp_path: Path) -> None:
     fold = Routelake(tmp_path / "data", "fold", through=through(None))
     fold.start(wait_ready_s=None)
     assert fold.process is not None

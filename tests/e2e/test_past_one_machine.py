@@ -156,7 +156,9 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path / "ca")
 
 
-def test_each_part_is_killed_in_turn(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_routes_survive_a_kill_of_each_process_in_turn(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began_s = time.monotonic()
 
     def told(what: str) -> None:

@@ -147,7 +147,7 @@ ATTACKS: dict[str, Callable[[], Attack]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_grows_was_charged(tmp_path: Path, attack: str) -> None:
+def test_growth_of_log_and_lake_is_within_the_charged_cost(tmp_path: Path, attack: str) -> None:
     random.seed(attack)
     url = f"sqlite://{tmp_path}/events.db"
     with (

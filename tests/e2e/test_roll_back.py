@@ -155,7 +155,7 @@ def is_in_fallback_mode(gateway: Routelake) -> bool:
         return "\nroutelake_live_view_fallback 1.0" in answer.read().decode()
 
 
-def test_after_new_rules_the_old_release_goes_on_with_the_present_data(
+def test_after_a_new_state_machine_version_the_old_release_continues(
     data: Path, this: Release, newer: Callable[..., Release]
 ) -> None:
     new = newer(RULES)
@@ -179,7 +179,7 @@ def test_after_new_rules_the_old_release_goes_on_with_the_present_data(
     assert this.run("doctor", data)[0] == 0
 
 
-def test_after_a_new_level_of_events_the_way_back_is_the_backup(
+def test_after_a_new_event_level_a_rollback_needs_the_backup(
     data: Path, this: Release, newer: Callable[..., Release], tmp_path: Path
 ) -> None:
     new = newer(RULES, EVENTS)
@@ -212,7 +212,7 @@ def test_after_a_new_level_of_events_the_way_back_is_the_backup(
     assert in_tables(aside) == {"old", "new"}, "the data of the newer release stay readable"
 
 
-def test_a_new_format_of_the_lake_is_told_before_anything_is_changed(
+def test_a_new_lake_format_is_reported_before_any_change(
     data: Path, this: Release, newer: Callable[..., Release]
 ) -> None:
     """This tree has no function that upgrades a lake, so a release with another format refuses it."""

@@ -48,7 +48,9 @@ def last_change(running: Routelake, topic: str, offset: int) -> dict[str, Any]:
     return found()[0]
 
 
-def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Authority, tmp_path: Path) -> None:
+def test_an_event_log_moves_from_sqlite_to_kafka_with_authentication(
+    kafka: Kafka, authority: Authority, tmp_path: Path
+) -> None:
     says, data_dir = Properties(tmp_path, authority), tmp_path / "data"
     file = says()
     to = f"kafka://127.0.0.1:{kafka.sasl_port}/events"
@@ -89,7 +91,9 @@ def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Aut
     assert "config" not in (tmp_path / "backup" / "backup.json").read_text()
 
 
-def test_who_is_not_let_in_reads_why_in_the_last_line(kafka: Kafka, authority: Authority, tmp_path: Path) -> None:
+def test_a_refused_kafka_login_is_explained_in_the_last_line(
+    kafka: Kafka, authority: Authority, tmp_path: Path
+) -> None:
     says, stranger = Properties(tmp_path, authority), Authority(tmp_path / "stranger", "a stranger")
     to = f"kafka://127.0.0.1:{kafka.sasl_port}/refused"
     wrong = f"{SCRAM} required username=gate password=wrong;"

@@ -38,7 +38,7 @@ def running(folder: Path, *options: str) -> Iterator[Routelake]:
         gateway.kill()
 
 
-def test_most_of_them_stay_routed_until_they_are_back(tmp_path: Path) -> None:
+def test_silent_brokers_stay_routed_until_their_heartbeats_return(tmp_path: Path) -> None:
     with running(tmp_path / "on", "--self-preservation", "15%") as keeping, running(tmp_path / "off") as plain:
         for gateway in (keeping, plain):
             register(gateway, BROKERS)

@@ -137,7 +137,7 @@ def sends(producer: Any, topic: str, body: str, message: Callable[[str, str], An
         return False
 
 
-def test_a_cluster_behind_accounts(tmp_path: Path) -> None:
+def test_a_stock_cluster_works_with_accounts(tmp_path: Path) -> None:
     """Mode enforce, from brokers to consumers. `test_mqadmin_in_every_mode` has every refusal."""
     with ExitStack() as stack, ThreadPoolExecutor(4) as pool:
         gateway = stack.enter_context(a_gateway(tmp_path, "enforce"))

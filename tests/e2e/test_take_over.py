@@ -140,7 +140,7 @@ def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
             print(fold.said())
 
 
-def test_who_comes_second_to_an_empty_lake_says_so_and_comes_right_by_itself(tmp_path: Path, s3: FakeS3) -> None:
+def test_a_second_fold_of_an_empty_lake_reports_it_and_recovers(tmp_path: Path, s3: FakeS3) -> None:
     standby = FoldProcess(tmp_path, "standby", "--standby")
     folds = [standby]
     machine = Routelake(tmp_path / "machine", "serve", ("--lake", URL), s3.environment)

@@ -114,7 +114,7 @@ def route(peer: RemotingClient, topic: str) -> int:
     return peer.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})).code
 
 
-def test_who_has_a_certificate_is_served(enforcing: Routelake, authority: Authority, client: Pair) -> None:
+def test_a_client_with_a_certificate_is_served(enforcing: Routelake, authority: Authority, client: Pair) -> None:
     own = authority.client(client)
     with RemotingClient(HOST, enforcing.remoting_port, tls=own) as broker:
         assert (
@@ -125,7 +125,9 @@ def test_who_has_a_certificate_is_served(enforcing: Routelake, authority: Author
             wait_until(lambda: get(enforcing, "/v1/topics/t/route", own)[0] == 200, 30, "the route over HTTPS", 0.05)
 
 
-def test_who_has_none_sees_health_alone(enforcing: Routelake, authority: Authority, tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_sees_only_health(
+    enforcing: Routelake, authority: Authority, tmp_path: Path
+) -> None:
     without = authority.client()
     foreign = authority.client(Authority(tmp_path, "foreign").issue("client"))
     for tls in (without, foreign):
@@ -142,7 +144,7 @@ def test_who_has_none_sees_health_alone(enforcing: Routelake, authority: Authori
         get(enforcing, "/readyz", foreign)
 
 
-def test_nothing_plain_is_taken(enforcing: Routelake) -> None:
+def test_plaintext_is_refused_in_enforcing_mode(enforcing: Routelake) -> None:
     with RemotingClient(HOST, enforcing.remoting_port) as peer:
         peer.send(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "t"}))
         assert peer.closed_by_peer()
@@ -186,7 +188,7 @@ def test_a_certificate_changes_under_open_connections(
     assert "cannot use the changed TLS files" in enforcing.log_tail()
 
 
-def test_permissive_takes_both(authority: Authority, tmp_path: Path) -> None:
+def test_permissive_mode_serves_plaintext_and_tls(authority: Authority, tmp_path: Path) -> None:
     """With options, and a key that is encrypted."""
     pair = authority.issue("encrypted", password="secret word")
     (tmp_path / "password").write_text("secret word\n")

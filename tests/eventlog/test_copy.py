@@ -116,7 +116,7 @@ def test_kafka_goes_away_meanwhile(path: Path) -> None:
     assert topic.is_log
 
 
-def test_cut_off_between_the_mark_and_the_end(path: Path) -> None:
+def test_a_copy_interrupted_before_its_end_can_be_repeated(path: Path) -> None:
     topic = Topic()
 
     class Cut(MemoryTarget):
@@ -155,7 +155,7 @@ def test_a_log_that_is_in_use(path: Path) -> None:
         moved(path, Topic())
 
 
-def test_no_log(tmp_path: Path) -> None:
+def test_a_missing_event_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="there is no event log"):
         moved(tmp_path / "events.db", Topic())
     assert not list(tmp_path.iterdir())

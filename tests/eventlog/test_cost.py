@@ -57,7 +57,7 @@ def test_commands_that_touch_whole_brokers_are_few_in_a_batch(tmp_path: Path, ev
 
 
 @pytest.mark.parametrize("event", [make.clock(), make.heartbeat(), make.closed(), make.register_topic("T")])
-def test_others_are_not(tmp_path: Path, event: AnyEvent) -> None:
+def test_cheap_events_are_many_in_a_batch(tmp_path: Path, event: AnyEvent) -> None:
     path = tmp_path / "log.db"
     write(path, [*[event] * 10_000, make.clock()])
     assert batches(path) == [10_001]
@@ -71,7 +71,7 @@ def test_a_hundred_registrations_of_10_000_topics_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [IMMEDIATE, DEFERRABLE, b"\x07", b""])
-def test_what_is_no_frame_counts_as_it_is(tmp_path: Path, first: bytes) -> None:
+def test_bytes_that_are_no_frame_count_with_their_length(tmp_path: Path, first: bytes) -> None:
     path = tmp_path / "log.db"
     log = SqliteLog(path)
     unstated = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 1000)

@@ -42,7 +42,7 @@ def commands() -> list[list[str]]:
     return found
 
 
-def test_they_let_routelake_do_what_it_has_to_and_no_more(tmp_path: Path) -> None:
+def test_the_documented_acls_are_sufficient_and_minimal(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     server = authority.issue("kafka", is_rsa=True)
     keystore = tmp_path / "server.pem"

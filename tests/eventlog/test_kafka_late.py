@@ -30,7 +30,7 @@ TIMEOUT_MS = 2_000
 
 
 @on_a_loop
-async def test_nobody_expires_for_it(kafka: Kafka, new_topic: Callable[[], str]) -> None:
+async def test_brokers_do_not_expire_while_kafka_stands_still(kafka: Kafka, new_topic: Callable[[], str]) -> None:
     """What was sent before the stop comes with the stamp of its end, and no look at the log was due before it."""
     url = new_topic()
     worker = LogWorker(url, "g1", GAP_S)

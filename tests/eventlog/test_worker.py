@@ -71,7 +71,7 @@ def kinds(folder: Path) -> list[type]:
 
 @pytest.mark.usefixtures("unhurried")
 @on_a_loop
-async def test_it_writes_what_it_is_told(tmp_path: Path) -> None:
+async def test_appended_events_are_written(tmp_path: Path) -> None:
     async with new(tmp_path) as worker:
         await worker.open()
         assert await worker.end() == LogEnd(1, None)
@@ -112,7 +112,7 @@ async def test_a_log_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_one_that_cannot_be_started(tmp_path: Path) -> None:
+async def test_a_process_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     for executable, why in (
         ("/bin/false", "exited while it opened the event log"),
         ("/no/such/python", "cannot be started"),
@@ -163,7 +163,7 @@ async def test_what_the_log_refuses_keeps_its_kind(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_one_that_died_at_rest_is_noticed(tmp_path: Path) -> None:
+async def test_a_process_that_dies_between_writes_is_noticed(tmp_path: Path) -> None:
     async with opened(tmp_path) as worker:
         assert not worker.died.is_set()
         process_of(worker).kill()
@@ -174,7 +174,7 @@ async def test_one_that_died_at_rest_is_noticed(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_one_that_dies_at_work_leaves_a_doubt(tmp_path: Path) -> None:
+async def test_a_process_that_dies_during_a_write_leaves_it_in_doubt(tmp_path: Path) -> None:
     async with opened(tmp_path) as worker:
         process_of(worker).send_signal(signal.SIGSTOP)
         append = asyncio.create_task(worker.append([entry(1)]))
@@ -200,7 +200,7 @@ async def test_an_append_that_nobody_waits_for_leaves_no_answer(tmp_path: Path) 
 
 
 @on_a_loop
-async def test_what_nobody_foresaw_is_an_answer(tmp_path: Path) -> None:
+async def test_an_unexpected_error_is_an_answer(tmp_path: Path) -> None:
     async with opened(tmp_path) as worker:
         with pytest.raises(UnavailableError, match="event log: TypeError"):
             await worker.append(7)  # type: ignore[arg-type]
@@ -208,14 +208,14 @@ async def test_what_nobody_foresaw_is_an_answer(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_stop_is_for_the_gateway_to_hear(tmp_path: Path) -> None:
+async def test_sigterm_does_not_end_the_writing_process(tmp_path: Path) -> None:
     async with opened(tmp_path) as worker:
         process_of(worker).send_signal(signal.SIGTERM)
         assert len(await worker.append([entry()])) == 1
 
 
 @on_a_loop
-async def test_what_hangs_is_killed_at_the_end(tmp_path: Path) -> None:
+async def test_a_process_that_hangs_is_killed_at_the_end(tmp_path: Path) -> None:
     async with opened(tmp_path) as worker:
         process = process_of(worker)
         process.send_signal(signal.SIGSTOP)
@@ -229,7 +229,7 @@ async def test_what_hangs_is_killed_at_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unhurried")
 @on_a_loop
-async def test_what_is_under_way_is_written_before_the_end(tmp_path: Path) -> None:
+async def test_a_started_append_is_written_before_the_end(tmp_path: Path) -> None:
     async with opened(tmp_path) as worker:
         process = process_of(worker)
         with closing(sqlite3.connect(tmp_path / "events.db", isolation_level=None)) as other:

@@ -134,7 +134,9 @@ logs = st.lists(st.tuples(st.sampled_from(STEPS_MS), st.sampled_from(ASSORTMENT)
 
 @settings(max_examples=min(300, 3 * settings().max_examples))
 @given(records=logs, sizes=cuts, shards=st.sampled_from((1, 2, 4)))
-def test_they_agree_after_each_event(records: list[LogRecord], sizes: list[int], shards: int) -> None:
+def test_model_and_product_have_the_same_state_after_each_event(
+    records: list[LogRecord], sizes: list[int], shards: int
+) -> None:
     """And so do live view, fold, replay and audit, however the log is cut and spread."""
     model = ModelFold()
     for record, state in zip(records, agreed_states(records, sizes, shards), strict=True):

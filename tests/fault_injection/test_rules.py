@@ -21,7 +21,7 @@ def case() -> Case:
     return good_case()
 
 
-def test_a_good_history(case: Case) -> None:
+def test_a_correct_history_violates_no_rule(case: Case) -> None:
     assert [violation for rule in rules.RULES for violation in rule(case)] == []
     assert len(case.reads) == 7
     assert [offset for _, offset in case.places] == [1, 2, 3]
@@ -42,7 +42,7 @@ def test_a_doubled_event(case: Case) -> None:
     assert [found.message for found in rules_of_writes.once(again(case))] == ["sent 1 times, 2 on the log"]
 
 
-def test_folded_twice_or_not_at_all(case: Case) -> None:
+def test_an_event_folded_twice_or_never_is_a_violation(case: Case) -> None:
     key = next(iter(case.evidence.changes))
     case.evidence.changes[key] = 2
     assert "folded 2 times" in rules_of_writes.once(again(case))[0].message
@@ -50,7 +50,7 @@ def test_folded_twice_or_not_at_all(case: Case) -> None:
     assert rules_of_writes.once(again(case))[0].message == "applied, and offset 3 is not in routeChangeTable"
 
 
-def test_a_gap_between_epochs_and_quarantine(case: Case) -> None:
+def test_a_gap_between_epochs_or_a_quarantined_record_is_a_violation(case: Case) -> None:
     case.evidence.epochs.append(Epoch(3, 4, 4, 5_000))
     case.evidence.quarantined = [2]
     assert len(rules_of_writes.once(again(case))) == 2
@@ -59,7 +59,7 @@ def test_a_gap_between_epochs_and_quarantine(case: Case) -> None:
 # --- (b), (c), (d) ---
 
 
-def test_not_what_the_offset_says(case: Case) -> None:
+def test_an_answer_of_another_offset_is_a_violation(case: Case) -> None:
     case.record.entries.append(read_entry(8, 4.0, 3))
     (found,) = rules_of_answers.equals_the_model(again(case))
     assert found.message == "not the answer at offset 3"
@@ -67,7 +67,7 @@ def test_not_what_the_offset_says(case: Case) -> None:
     assert any(line.startswith("log 2 at") for line in found.cut)
 
 
-def test_half_an_epoch(case: Case) -> None:
+def test_an_answer_of_a_partial_epoch_is_a_violation(case: Case) -> None:
     committed = {"reads": "committed"}
     case.record.entries.append(read_entry(8, 4.0, 3, epoch=1, asked=committed))
     case.record.entries.append(read_entry(8, 4.0, 3, epoch=2, asked=committed))
@@ -112,19 +112,19 @@ def test_not_modified_is_judged_as_what_it_repeats(case: Case) -> None:
 
 
 @pytest.mark.parametrize("table", ["topics", "brokers", "kv"])
-def test_a_row_too_few(case: Case, table: str) -> None:
+def test_a_missing_row_of_a_table_is_a_violation(case: Case, table: str) -> None:
     getattr(case.evidence, table).popitem()
     (found,) = rules_of_tables.tables_are_a_replay(again(case))
     assert "None in the table" in found.message
 
 
-def test_not_the_replay(case: Case) -> None:
+def test_tables_that_differ_from_a_replay_are_a_violation(case: Case) -> None:
     case.evidence.replayed, case.evidence.live_view_differences = "group b", ["{}"]
     case.evidence.unproved, case.evidence.intervals = ["the chain is broken"], "a row"
     assert len(rules_of_tables.tables_are_a_replay(again(case))) == 4
 
 
 @pytest.mark.parametrize("well_s", [None, 31.0])
-def test_not_well(case: Case, well_s: float | None) -> None:
+def test_a_gateway_that_does_not_recover_is_a_violation(case: Case, well_s: float | None) -> None:
     case.record.rests = [2.0, well_s]
     assert len(rules_of_tables.well_by_itself(again(case))) == 1

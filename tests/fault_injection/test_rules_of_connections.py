@@ -52,16 +52,16 @@ def messages(case: Case) -> list[str]:
     return [violation.message for violation in connections(again(case))]
 
 
-def test_one_that_ended(case: Case) -> None:
+def test_a_connection_that_ended_is_no_violation(case: Case) -> None:
     assert messages(case) == []
 
 
-def test_one_that_did_not_end(case: Case) -> None:
+def test_a_connection_that_did_not_end_is_a_violation(case: Case) -> None:
     case.record.ended = []
     assert messages(case) == [f"the connection of {REMOTING} had not ended"]
 
 
-def test_one_that_answers_afterwards(case: Case) -> None:
+def test_an_answer_after_the_end_of_a_connection_is_a_violation(case: Case) -> None:
     """Somebody was told of an offset behind the CHANNEL_CLOSED at 30.1 s, and the connection ended at 40 s."""
     case.record.ended = [Ended("w", 0, REMOTING, 40.0, "asked")]
     assert messages(case) == []

@@ -45,7 +45,7 @@ def messages(case: Case) -> list[str]:
     return [violation.message for violation in every_epoch_is_told(again(case))]
 
 
-def test_a_good_listener(case: Case) -> None:
+def test_a_complete_stream_of_events_is_no_violation(case: Case) -> None:
     assert messages(case) == []
     judged = again(case)
     every_epoch_is_told(judged)
@@ -64,7 +64,7 @@ def test_an_epoch_twice_and_one_that_goes_back(case: Case) -> None:
     assert messages(case) == ["id 1 after epoch 2"]
 
 
-def test_what_an_event_names(case: Case) -> None:
+def test_an_event_with_wrong_topics_or_offset_is_a_violation(case: Case) -> None:
     wrong = {**case.record.heard[3].data, "topics": ["T"], "topicCount": 1}
     case.record.heard[3] = replace(case.record.heard[3], data=wrong)
     assert [message.partition(" ")[0] for message in messages(case)] == ["names"]
@@ -74,7 +74,7 @@ def test_what_an_event_names(case: Case) -> None:
     assert "epoch 3 is not in routeCommitTable" in messages(case)
 
 
-def test_who_is_told_too_late(case: Case) -> None:
+def test_a_late_event_is_a_violation(case: Case) -> None:
     silent: dict[str, Any] = {"worker": "a", "stream": 7}
     case.record.heard[:0] = [
         heard("begin", 2.0, after=1, **silent),
@@ -84,7 +84,7 @@ def test_who_is_told_too_late(case: Case) -> None:
     assert messages(case) == ["told up to 1, 10 s after 3 was there"]
 
 
-def test_a_difference(case: Case) -> None:
+def test_a_wrong_difference_between_epochs_is_a_violation(case: Case) -> None:
     key, row = {"topic": "T", "brokerName": "b"}, {"writeQueueNums": 8, "readQueueNums": 8, "perm": 6}
     rows = [
         {"tableName": "topicQueueTable", "key": {**key, "topic": topic}, "before": row, "after": {**row, "readQueueNums": 4, "writeQueueNums": 4}}

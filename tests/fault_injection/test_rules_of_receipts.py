@@ -39,7 +39,7 @@ def of_headers(case: Case) -> list[str]:
         ({"outcome": "unchanged"}, "unchanged, and by the model something else is answered since"),
     ],
 )
-def test_what_a_write_is_told(case: Case, said: dict[str, Any], message: str) -> None:
+def test_a_wrong_answer_to_a_write_is_a_violation(case: Case, said: dict[str, Any], message: str) -> None:
     kv = Operation("kv", ask={"namespace": "n", "key": "k"})
     case.record.entries.append(Entry("r", "http", "127.0.0.1:3", kv, 4.0, 4.1, 200, '{"value":"v"}', offset=3, epoch=0))
     assert messages(case) == []
@@ -48,7 +48,7 @@ def test_what_a_write_is_told(case: Case, said: dict[str, Any], message: str) ->
     assert messages(case) == [message]
 
 
-def test_what_a_broker_is_told(case: Case) -> None:
+def test_a_wrong_answer_to_a_registration_is_a_violation(case: Case) -> None:
     first = case.record.entries[0]
     case.record.entries[0] = replace(first, ext={"masterAddr": "6.6.6.6:1"})
     assert messages(case) == ["master ('6.6.6.6:1', None), and [(None, None)] by the model"]
@@ -56,7 +56,7 @@ def test_what_a_broker_is_told(case: Case) -> None:
     assert messages(case) == ['order topics {"table":{"lies":"1"}}']
 
 
-def test_a_version(case: Case) -> None:
+def test_a_wrong_answer_to_a_version_query_is_a_violation(case: Case) -> None:
     asked = Operation("query-version", BROKER, version=2)
     answer = Entry("w", "remoting", "127.0.0.1:1", asked, 4.0, 4.1, 0, json.dumps(asked.data_version))
     case.record.entries.append(replace(answer, ext={"changed": "false"}))
@@ -68,7 +68,7 @@ def test_a_version(case: Case) -> None:
     assert messages(case)[0].startswith("version ")
 
 
-def test_the_cut_of_an_answer(case: Case) -> None:
+def test_a_wrong_epoch_or_offset_of_an_answer_is_a_violation(case: Case) -> None:
     committed = {"reads": "committed"}
     assert of_headers(case) == []
     case.record.entries += [

@@ -27,7 +27,7 @@ def refused_read(**more: object) -> Entry:
     return replace(read_entry(0, 13.0, 3, code=503, body="{}"), **more)  # type: ignore[arg-type]
 
 
-def test_an_error_that_is_no_refusal(case: Case) -> None:
+def test_an_answer_with_another_error_than_a_refusal_is_a_violation(case: Case) -> None:
     case.record.faults = [Injected("kill-gateway", 3.0, 3.1)]
     case.record.entries += [
         refused_read(),
@@ -38,7 +38,7 @@ def test_an_error_that_is_no_refusal(case: Case) -> None:
     assert messages(case) == ["answered with 500", "answered with 1"]
 
 
-def test_without_a_reason(case: Case) -> None:
+def test_a_refusal_without_a_fault_is_a_violation(case: Case) -> None:
     """Nobody is refused because the fold is away, or long after the last fault."""
     nothing = refused_read(code=None, error="TimeoutError")
     case.record.entries += [refused_read(), nothing, replace(put_entry(3, 13.0), code=503)]
@@ -55,7 +55,7 @@ def test_without_a_reason(case: Case) -> None:
     assert messages(case) == wanted[:1]
 
 
-def test_none_by_the_code_of_another_kind(case: Case) -> None:
+def test_an_answer_with_the_code_of_another_kind_is_a_violation(case: Case) -> None:
     case.record.entries.append(read_entry(0, 4.0, None, code=22, body=""))
     assert messages(case) == ["answered with 22"]
     case.record.entries[-1] = read_entry(0, 4.0, None, code=17, body="")

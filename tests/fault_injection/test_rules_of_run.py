@@ -26,7 +26,7 @@ def messages(case: Case) -> list[str]:
     return [violation.message for violation in judge(case)]
 
 
-def test_a_fault_that_never_hit_anybody(case: Case) -> None:
+def test_a_planned_fault_that_hit_no_process_is_a_violation(case: Case) -> None:
     case.record.about["planned"] = {"kill-fold": 2, "rest": 1}
     case.record.faults = [Injected("kill-fold", 1.0, 2.0, hit=False), Injected("kill-fold", 3.0, 4.0)]
     assert messages(again(case)) == []
@@ -34,12 +34,12 @@ def test_a_fault_that_never_hit_anybody(case: Case) -> None:
     assert messages(again(case)) == ["kill-fold was planned, and never hit anybody"]
 
 
-def test_a_rest_that_never_came(case: Case) -> None:
+def test_a_missing_rest_is_a_violation(case: Case) -> None:
     case.record.about["planned"] = {"rest": 2}
     assert messages(again(case)) == ["2 rests were planned, 1 came"]
 
 
-def test_a_judge_who_sees_nothing(case: Case) -> None:
+def test_a_kind_of_answer_that_was_never_checked_is_a_violation(case: Case) -> None:
     """Every answer is there, and none can be told from a refusal."""
     case.record.entries = [
         replace(entry, code=503) if entry.operation.kind == "route" else entry for entry in case.record.entries * 10

@@ -47,14 +47,14 @@ def test_an_expiry_shows_after_its_deadline_in_the_epoch_that_has_it() -> None:
     assert ids(9_501) == []
 
 
-def test_two_answers_of_one_moment(case: Case) -> None:
+def test_two_answers_for_one_point_in_time_are_a_violation(case: Case) -> None:
     as_of = Operation("as-of", ask=ROUTE.ask)
     case.record.entries.append(read_entry(8, 4.0, 3, asked={"as_of": "1"}, operation=as_of))
     messages = [found.message for found in rules_of_past.the_past_stays(again(case))]
     assert messages == ["one moment, two answers", "not what epoch 1 was"]
 
 
-def test_expired_too_early(case: Case) -> None:
+def test_an_early_expiry_is_a_violation(case: Case) -> None:
     case.evidence.expired = [("b", 9_999, 1)]
     assert (
         rules_of_expiry.expiry(again(case))[0].message
@@ -102,7 +102,7 @@ def test_stamped_with_another_time(case: Case) -> None:
     ]
 
 
-def test_no_clock_and_no_resume(case: Case) -> None:
+def test_a_missing_clock_or_resume_is_a_violation(case: Case) -> None:
     routelake = Actor(gateway="g", via="routelake")
     case.evidence.log.append(Logged(5, 60_000, Resume(actor=routelake)))
     assert rules_of_time.clocks_and_resumes(again(case)) == []
@@ -113,7 +113,7 @@ def test_no_clock_and_no_resume(case: Case) -> None:
     ]
 
 
-def test_a_time_of_the_past(case: Case) -> None:
+def test_a_wrong_answer_for_a_point_in_time_is_a_violation(case: Case) -> None:
     """The registration of offset 2 came at 2,000 ms; a question for the time before shows the one before it."""
     as_of = Operation("as-of", ask=ROUTE.ask, by_time=True)
     good = {"as_of": "1970-01-01T00:00:01.999Z"}, {"as_of": "1970-01-01T00:00:02.000Z"}
@@ -129,7 +129,7 @@ def test_a_time_of_the_past(case: Case) -> None:
     ]
 
 
-def test_noticed_too_late(case: Case) -> None:
+def test_a_late_expiry_is_a_violation(case: Case) -> None:
     case.evidence.log.append(Logged(5, 40_000, Clock(actor=Actor(gateway="g", via="routelake"))))
     assert "before anybody noticed" in rules_of_expiry.expiry(again(case))[0].message
 

@@ -75,7 +75,7 @@ def test_a_change_that_goes_down_as_a_repetition(case: Case) -> None:
 # --- when it was sent ---
 
 
-def test_the_order_of_the_log(case: Case) -> None:
+def test_a_log_in_another_order_than_the_answers_is_a_violation(case: Case) -> None:
     """The second registration was sent when the first had been acknowledged."""
     assert in_order(case) == []
     log = case.evidence.log
@@ -83,7 +83,7 @@ def test_the_order_of_the_log(case: Case) -> None:
     assert in_order(case) == ["written"] * 2
 
 
-def test_one_way(case: Case) -> None:
+def test_a_lost_oneway_request_is_a_violation_without_a_fault(case: Case) -> None:
     """Whoever sends it is not answered; it is there all the same, unless a fault was near."""
     beat = Operation("heartbeat", BROKER, one_way=True)
     case.record.entries += [
@@ -101,7 +101,7 @@ def test_one_way(case: Case) -> None:
 # --- what nobody sent ---
 
 
-def test_what_nobody_sends(case: Case) -> None:
+def test_an_event_that_no_client_sent_is_a_violation(case: Case) -> None:
     refused = AccessRefused(
         actor=actor(HTTP, "http"), request="x", needed=None, role=None, reason="x", remark="x", is_refused=True
     )

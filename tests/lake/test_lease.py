@@ -97,7 +97,7 @@ def test_one_who_asks_is_told_at_once_that_it_is_another_s(memory: MemoryStore) 
     assert lost == ["the lease of memory://lake is held by two now"]
 
 
-def test_what_is_no_lease_is_refused(memory: MemoryStore) -> None:
+def test_an_invalid_lease_object_is_refused(memory: MemoryStore) -> None:
     store(memory).put(LEASE_FILE, b"lease?")
     with pytest.raises(SetupError, match="is not a lease of a fold"):
         Lease(store(memory), "one").try_to_take()

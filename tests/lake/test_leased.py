@@ -45,7 +45,7 @@ def _never(_seconds: float) -> bool:
     return False
 
 
-def test_who_takes_over_forgets_before_the_lease_says_that_it_has(memory: MemoryStore, tmp_path: Path) -> None:
+def test_a_takeover_removes_the_local_state_before_it_writes_the_lease(memory: MemoryStore, tmp_path: Path) -> None:
     """The next start finds its own name in the lease, whether the takeover failed halfway or not."""
     own = Unreadable(memory)
     held = _held(own, tmp_path / "b")
@@ -64,7 +64,7 @@ def test_who_takes_over_forgets_before_the_lease_says_that_it_has(memory: Memory
     again.close()
 
 
-def test_what_cannot_be_forgotten_keeps_the_lease_from_being_taken(memory: MemoryStore, tmp_path: Path) -> None:
+def test_the_lease_is_not_taken_if_the_local_state_cannot_be_removed(memory: MemoryStore, tmp_path: Path) -> None:
     other = Lease(store(memory), "other")
     other.try_to_take()
     other.release()

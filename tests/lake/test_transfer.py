@@ -54,7 +54,7 @@ def done(*arguments: object, code: int = 0) -> CompletedProcess[str]:
     return run
 
 
-def test_it_is_fetched_with_its_past_and_put_elsewhere(data_dir: Path, tmp_path: Path) -> None:
+def test_a_lake_is_copied_with_its_history_to_another_store(data_dir: Path, tmp_path: Path) -> None:
     got = tmp_path / "got"
     done("lake", "get", URL, got)
     lakes.check_epochs(got / "lake")
@@ -71,7 +71,7 @@ def test_it_is_fetched_with_its_past_and_put_elsewhere(data_dir: Path, tmp_path:
     log.close()
 
 
-def test_it_is_proved_and_backed_up_there(data_dir: Path, tmp_path: Path) -> None:
+def test_a_copied_lake_can_be_verified_and_backed_up(data_dir: Path, tmp_path: Path) -> None:
     proved = done("history", "verify", "--lake", URL, "--data-dir", data_dir)
     assert "not proved" not in proved.stdout and "chain" in proved.stdout, proved
     done("backup", tmp_path / "backup", "--lake", URL, "--data-dir", data_dir)
@@ -83,7 +83,7 @@ def test_it_is_proved_and_backed_up_there(data_dir: Path, tmp_path: Path) -> Non
     log.close()
 
 
-def test_it_is_asked_and_examined_there(data_dir: Path, tmp_path: Path) -> None:
+def test_a_copied_lake_can_be_queried_and_examined(data_dir: Path, tmp_path: Path) -> None:
     asked = done("sql", "select brokerName from brokerAddrTable order by 1", "--lake", URL, "--csv")
     assert asked.stdout.split() == ["brokerName", "b", "x"]
     reported = done("history", "report", "peers", "--lake", URL, "--json")
@@ -100,7 +100,7 @@ def test_it_is_asked_and_examined_there(data_dir: Path, tmp_path: Path) -> None:
     assert "neither" in done("doctor", data_dir, "--lake", tmp_path, code=2).stderr
 
 
-def test_its_intervals_are_made_anew(data_dir: Path, tmp_path: Path) -> None:
+def test_intervals_of_a_copied_lake_can_be_rebuilt(data_dir: Path, tmp_path: Path) -> None:
     assert "there is no lake" in done("history", "rebuild", "--lake", "s3://lake/none", code=2).stderr
     first = tmp_path / "first"
     done("lake", "get", URL, first)
@@ -116,7 +116,7 @@ def test_its_intervals_are_made_anew(data_dir: Path, tmp_path: Path) -> None:
     assert_now(then / "lake")
 
 
-def test_what_is_no_lake(tmp_path: Path, data_dir: Path) -> None:
+def test_a_folder_without_a_lake_is_refused(tmp_path: Path, data_dir: Path) -> None:
     assert "there is no lake at s3://lake/none" in done("lake", "get", "s3://lake/none", tmp_path / "a", code=2).stderr
     assert "there is no lake in" in done("lake", "put", tmp_path / "a", "s3://lake/none", code=2).stderr
     with pytest.raises(SetupError, match="there is no lake"):

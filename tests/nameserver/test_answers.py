@@ -245,7 +245,7 @@ def many_answers(topics: int) -> RouteView:
     )
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_kept_answers_are_bounded() -> None:
     answers, view = RouteAnswers(max_bytes=100_000), many_answers(2_000)
     for number in range(2_000):
         found = body(answers, view, f"t{number}")
@@ -255,7 +255,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert 10_000 < answers.held_bytes <= 125_000
 
 
-def test_what_is_kept_is_bounded_by_what_it_really_takes() -> None:
+def test_kept_answers_are_bounded_by_their_memory() -> None:
     limit = 2_000_000
     assert limit / 2 < alone(really_held, limit) < 1.25 * limit
 
@@ -279,7 +279,7 @@ def really_held(limit: int) -> int:
         tracemalloc.stop()
 
 
-def test_nobody_drives_out_what_others_use() -> None:
+def test_one_client_cannot_evict_answers_that_others_use() -> None:
     """Whoever asks for every topic in every dialect and zone, and for others that do not exist, in any number."""
     answers, view = RouteAnswers(max_bytes=100_000), many_answers(2_000)
     for _ in range(3):
@@ -296,7 +296,7 @@ def test_nobody_drives_out_what_others_use() -> None:
         assert {topic: answers.route(view, topic) for topic in used} == used
 
 
-def test_what_nobody_asks_for_makes_room() -> None:
+def test_the_least_requested_answers_make_room() -> None:
     answers, view = RouteAnswers(max_bytes=100_000), many_answers(2_000)
     for number in range(1_000):
         answers.route(view, f"t{number}")

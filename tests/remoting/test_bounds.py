@@ -10,7 +10,7 @@ def chosen(*holdings: tuple[str, str, int, float], excess: int = 1) -> list[str]
     return to_evict([Holding(*holding) for holding in holdings], excess, 100.0)
 
 
-def test_who_holds_most() -> None:
+def test_the_connection_that_holds_most_is_evicted() -> None:
     assert chosen(("small", "a", 10, 90.0), ("large", "a", 20, 90.0)) == ["large"]
     assert chosen(("old", "a", 10, 50.0), ("new", "a", 20, 99.0)) == ["old"]
     assert chosen() == []
@@ -38,7 +38,7 @@ def test_small_ones_that_wait_do_not_go_in_vain_while_the_large_ones_have_just_c
     assert over(*waiting, held=1_100) == [], "nor while what is being handled takes all the room"
 
 
-def test_far_over_the_limit_the_newest_go_too() -> None:
+def test_far_over_the_limit_the_newest_connections_are_evicted_too() -> None:
     assert over(("one", "a", 900, 99.5), ("other", "a", 700, 99.9), ("waits", "a", 10, 90.0), held=1_610) == ["one"]
     assert over(("old", "a", 100, 90.0), ("one", "a", 800, 99.5), ("other", "a", 800, 99.9), held=1_700)[0] == "one"
 

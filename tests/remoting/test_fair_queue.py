@@ -81,7 +81,7 @@ def test_a_small_frame_waits_for_nobody() -> None:
     asyncio.run(main())
 
 
-def test_whose_turn_comes_may_have_gone_or_must_not_read() -> None:
+def test_a_turn_of_a_closed_or_paused_connection_is_skipped() -> None:
     async def main() -> None:
         server = RemotingServer(Idle())  # type: ignore[arg-type]
         (gone, gone_transport), (closing, closing_transport), (stopped, stopped_transport) = (
@@ -110,7 +110,7 @@ class Reader:
     def read_later(self) -> None: ...
 
 
-def test_the_first_who_waits_is_the_first_who_reads() -> None:
+def test_connections_read_in_the_order_in_which_they_wait() -> None:
     async def main() -> None:
         queue, order = FairQueue(), list[Reader]()
         readers = [Reader(order) for _ in range(30)]

@@ -52,7 +52,7 @@ def test_one_in_a_turn_and_no_address_waits_for_the_queue_of_another() -> None:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_whoever_has_begun_too_many_is_closed_before_anything_is_signed(loop: str, tmp_path: Path) -> None:
+def test_too_many_handshakes_of_one_address_are_closed_before_signing(loop: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     source = Source(server_context(authority))
     now_s = 0.0
@@ -101,7 +101,7 @@ def test_bytes_that_come_before_its_turn_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_who_sends_more_than_a_first_message_does_not_wait_with_it(loop: str, tmp_path: Path) -> None:
+def test_a_peer_that_sends_more_than_a_first_message_is_closed_at_once(loop: str, tmp_path: Path) -> None:
     source = Source(server_context(Authority(tmp_path)))
 
     async def main() -> None:

@@ -593,7 +593,7 @@ def test_a_connection_that_does_not_flush_is_dropped() -> None:
     assert clock.closed
 
 
-def test_of_unfinished_frames_the_one_that_holds_most_for_longest_goes_first() -> None:
+def test_the_largest_and_oldest_unfinished_frame_is_evicted_first() -> None:
     """It is not the one who crosses the limit."""
 
     async def main() -> None:
@@ -665,7 +665,7 @@ def test_a_starving_frame_holds_up_nobody_while_memory_is_short() -> None:
 
 
 @both_loops
-def test_who_does_not_read_holds_up_no_answer_and_gets_no_second_one(loop: str) -> None:
+def test_a_peer_that_does_not_read_delays_no_other_answer(loop: str) -> None:
     """Answers of any size are prepared when the one before it is read."""
 
     async def main() -> None:
@@ -689,7 +689,7 @@ def test_who_does_not_read_holds_up_no_answer_and_gets_no_second_one(loop: str) 
     run(main, loop)
 
 
-def test_of_those_who_do_not_read_the_one_that_holds_most_is_dropped() -> None:
+def test_of_peers_that_do_not_read_the_largest_is_dropped() -> None:
     async def main() -> None:
         handler = Handler({str(number): bytes(number) for number in (16 * MIB, 20 * MIB)})
         settings = RemotingSettings(max_unread_bytes=24 * MIB)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from runtime.bounded import ENTRY_BYTES, BoundedCache
 
 
-def test_it_forgets_what_was_not_used_for_longest() -> None:
+def test_the_least_recently_used_entry_is_removed() -> None:
     cache: BoundedCache[str, int] = BoundedCache(3 * (ENTRY_BYTES + 100))
     for number, key in enumerate("abc"):
         assert cache.put(key, number, 100)
@@ -18,7 +18,7 @@ def test_it_forgets_what_was_not_used_for_longest() -> None:
     assert cache.bytes == 3 * (ENTRY_BYTES + 100)
 
 
-def test_it_forgets_nothing_that_has_to_stay() -> None:
+def test_pinned_entries_stay() -> None:
     cache: BoundedCache[str, int] = BoundedCache(3 * (ENTRY_BYTES + 100))
     for number, key in enumerate("abc"):
         assert cache.put(key, number, 100)

@@ -32,7 +32,7 @@ def error(number: int) -> OSError:
         (DeltaError("No such file"), SetupError),
     ],
 )  # fmt: skip
-def test_what_may_pass_is_no_matter_of_setup(met: Exception, kind: type[RoutelakeError]) -> None:
+def test_only_a_lasting_error_of_the_disk_is_a_setup_error(met: Exception, kind: type[RoutelakeError]) -> None:
     assert at_start(met) is kind
 
 

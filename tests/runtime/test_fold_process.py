@@ -69,7 +69,7 @@ def fold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
         fold.kill()
 
 
-def test_the_fold_keeps_to_itself(fold: Routelake) -> None:
+def test_a_fold_listens_on_loopback_and_shares_no_files_or_secrets(fold: Routelake) -> None:
     """Spark's files are for their owner, too, and neither the JVM nor a worker has a token."""
     found = modes(fold.data_dir)
     assert any("/state/" in path for path in found)
@@ -84,7 +84,7 @@ def test_the_fold_keeps_to_itself(fold: Routelake) -> None:
     assert not any(b"s3cret" in environment for environment in environments)
 
 
-def test_it_stops_once_however_many_signals_it_gets(fold: Routelake) -> None:
+def test_a_fold_stops_once_after_many_signals(fold: Routelake) -> None:
     assert fold.process is not None
     assert "fold is running" in fold.log_path.read_text()
     assert exit_code_after_many(fold.process) == 0, fold.log_tail()

@@ -45,7 +45,7 @@ def test_the_standard_library_s_loggers_reach_the_log_at_its_level(level: str, l
         ("fold", "ROUTELAKE_LOG_LEVEL", "debug, info, warning, error"),
     ],
 )
-def test_what_is_no_level_or_format_keeps_it_from_starting(
+def test_an_unknown_level_or_format_prevents_the_start(
     tmp_path: Path, command: str, variable: str, expected: str
 ) -> None:
     environment = {**os.environ, variable: "loud", "PYTHONPATH": str(ROOT)}

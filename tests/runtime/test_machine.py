@@ -66,7 +66,7 @@ def gateway(tmp_path: Path) -> Routelake:
 
 
 @pytest.mark.parametrize(("options", "others"), [((), 0o077), (("--data-mode", "750"), 0o027)])
-def test_what_is_made_is_for_its_owner(tmp_path: Path, options: tuple[str, ...], others: int) -> None:
+def test_new_files_are_readable_by_their_owner_only(tmp_path: Path, options: tuple[str, ...], others: int) -> None:
     gateway = Routelake(tmp_path / "data", "gateway", options).start(wait_ready_s=None)
     try:
         until_said(gateway.log_path, "serving")
@@ -91,13 +91,13 @@ def test_a_directory_that_was_open_before_is_said_and_left(gateway: Routelake) -
 
 
 @pytest.mark.parametrize("mode", ["0", "77", "077", "rwx", "7777", ""])
-def test_a_mode_that_is_none(tmp_path: Path, mode: str) -> None:
+def test_an_invalid_data_mode_is_refused(tmp_path: Path, mode: str) -> None:
     said = run("import sys; sys.argv[0] = 'routelake'; from cli.main import main; main()", "gateway", "--data-dir", str(tmp_path / "d"), "--data-mode", mode)  # fmt: skip
     assert "--data-mode" in said and "Traceback" not in said
     assert not (tmp_path / "d").exists()
 
 
-def test_nothing_else_is_kept_from_them() -> None:
+def test_children_get_every_variable_except_secrets() -> None:
     given = {
         "ROUTELAKE_HTTP_TOKENS": "a=b",
         "ROUTELAKE_HTTP_TOKEN": "b",

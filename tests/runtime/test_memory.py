@@ -37,7 +37,7 @@ asyncio.run(main())
 """
 
 
-def test_what_is_freed_after_a_trim_is_given_back_too() -> None:
+def test_memory_freed_after_a_trim_is_returned_to_the_system() -> None:
     ran = subprocess.run([sys.executable, "-c", _GROWN_TWICE], capture_output=True, text=True, timeout=60, check=True)
     grown, left, _ = map(int, ran.stdout.split())
     assert grown > 150

@@ -43,7 +43,7 @@ leave.set()
 """
 
 
-def test_what_it_has_started_gives_way_too() -> None:
+def test_processes_of_the_fold_have_its_niceness() -> None:
     """The fold does so when it folds, long after its JVM was started."""
     command = [sys.executable, "-c", _ASK_OF_ALL]
     said = subprocess.run(command, start_new_session=True, capture_output=True, text=True, check=True)

@@ -70,13 +70,13 @@ def test_every_end_has_its_exit_code(statement: str, code: int, said: str) -> No
     assert bool(done.stderr) == bool(said)
 
 
-def test_what_is_to_be_done_at_the_end_is_done() -> None:
+def test_exit_handlers_run_at_the_end_of_a_process() -> None:
     script = "import atexit\nfrom runtime.process import run_to_end\natexit.register(print, 'done')\nrun_to_end(list)"
     assert ended(script).stdout == "done\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
-def test_what_could_not_be_printed_is_a_failure() -> None:
+def test_a_failed_write_to_stdout_is_a_failure() -> None:
     script = "from runtime.process import run_to_end\nrun_to_end(lambda: print('an answer'))"
     with Path("/dev/full").open("w") as full:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}

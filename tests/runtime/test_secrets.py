@@ -20,11 +20,11 @@ from runtime.secrets import EMPTY, NO_TEXT, NOT_SET, SecretError, read, referenc
         ("files:a", None),
     ],
 )
-def test_what_is_a_reference(text: str, reference: tuple[str, str] | None) -> None:
+def test_a_reference_to_a_secret_is_recognized(text: str, reference: tuple[str, str] | None) -> None:
     assert reference_of(text) == reference
 
 
-def test_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_secret_is_read_from_a_file_or_a_variable(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     for written, secret in ((b" a b \r\n", " a b "), (b"a\n\n", "a\n"), ("é".encode(), "é")):
         path.write_bytes(written)
@@ -32,7 +32,7 @@ def test_what_it_leads_to(tmp_path: Path) -> None:
     assert read("env", "KEY", {"KEY": "word"}) == "word"
 
 
-def test_why_it_leads_to_nothing(tmp_path: Path) -> None:
+def test_an_error_names_the_secret_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text(" \n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for kind, name, why in (

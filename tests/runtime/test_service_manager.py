@@ -13,7 +13,7 @@ from runtime.service_manager import tell_ready
 
 
 @pytest.mark.parametrize("kind", ["file", "abstract"])
-def test_ready(tmp_path: Path, kind: str) -> None:
+def test_readiness_is_sent_once_to_the_service_manager(tmp_path: Path, kind: str) -> None:
     name = str(tmp_path / "notify") if kind == "file" else f"@{tmp_path}/notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind("\0" + name[1:] if kind == "abstract" else name)
@@ -26,7 +26,7 @@ def test_ready(tmp_path: Path, kind: str) -> None:
             receiver.recv(100)
 
 
-def test_nobody_asks_or_nobody_is_there(tmp_path: Path) -> None:
+def test_without_a_service_manager_readiness_is_not_sent(tmp_path: Path) -> None:
     tell_ready({})
     tell_ready({"NOTIFY_SOCKET": ""})
     tell_ready({"NOTIFY_SOCKET": str(tmp_path / "gone")})

@@ -63,7 +63,7 @@ def until_said(log: Path, word: str) -> None:
     wait_until(lambda: word in log.read_text(errors="replace"), 60, f"{word!r} in the log", 0.02)
 
 
-def test_a_supervisor(tmp_path: Path) -> None:
+def test_a_supervisor_exits_with_0_after_many_signals(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with started(log, "-c", _SUPERVISOR) as process:
         until_said(log, "up")
@@ -79,7 +79,7 @@ def test_a_supervisor(tmp_path: Path) -> None:
     ],
     ids=lambda command: command[0],
 )
-def test_a_process_with_an_event_loop(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_process_with_an_event_loop_exits_with_0_after_many_signals(tmp_path: Path, command: tuple[str, ...]) -> None:
     log = tmp_path / "log"
     words = [word.replace("{}", str(free_port() if ":" in word else tmp_path / "data")) for word in command]
     with started(log, "-m", "cli.main", *words) as process:

@@ -51,13 +51,13 @@ def run_thread(thread: threading.Thread) -> None:
     thread.join()
 
 
-def test_a_thread_whatever_it_is_called(told: Told) -> None:
+def test_the_end_of_a_critical_thread_is_reported(told: Told) -> None:
     for name in ("head", "any"):
         run_thread(critical_thread(die, name))
     assert told == [("head", "RuntimeError('of this')"), ("any", "RuntimeError('of this')")]
 
 
-def test_a_thread_that_is_done_without(told: Told) -> None:
+def test_the_end_of_any_other_thread_is_not_reported(told: Told) -> None:
     for name in ("fqdn", "head"):
         run_thread(threading.Thread(target=die, name=name))
     assert told == []
@@ -78,7 +78,7 @@ def test_threads_of_the_product_are_made_as_essential_or_named_here() -> None:
 
 
 @on_a_loop
-async def test_a_task_that_somebody_keeps(told: Told) -> None:
+async def test_the_failure_of_a_critical_task_is_reported(told: Told) -> None:
     async def work() -> None:
         await asyncio.sleep(0)
         die()
@@ -90,7 +90,7 @@ async def test_a_task_that_somebody_keeps(told: Told) -> None:
 
 
 @on_a_loop
-async def test_a_task_that_is_cancelled_or_ends_well(told: Told) -> None:
+async def test_a_cancelled_or_finished_task_is_not_reported(told: Told) -> None:
     waiting = critical_task(asyncio.create_task(asyncio.Event().wait()), "waiting")
     short = critical_task(asyncio.create_task(asyncio.sleep(0)), "short")
     await short
@@ -133,7 +133,9 @@ main()
         ("eventlog.group_commit", "GroupCommit", "_take", "def", "event log: appends"),
     ],
 )
-def test_a_gateway_ends(tmp_path: Path, module: str, name: str, method: str, kind: str, what: str) -> None:
+def test_a_gateway_exits_if_a_critical_thread_or_task_ends(
+    tmp_path: Path, module: str, name: str, method: str, kind: str, what: str
+) -> None:
     """And is started again by `serve`, as after any code but 0 and 2."""
     ports = [f"--http=127.0.0.1:{free_port()}", f"--remoting=127.0.0.1:{free_port()}"]
     done = subprocess.run(
@@ -173,7 +175,9 @@ FOLD_THREADS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("what", FOLD_THREADS)
-def test_a_fold_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told, what: str) -> None:
+def test_a_fold_exits_if_a_critical_thread_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told, what: str
+) -> None:
     """With code 1, after which it is started again."""
 
     def broken(self: object) -> None:

@@ -28,7 +28,7 @@ def payload(line: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: msgspec.json.decode(line)["command"])
-def test_what_was_written_is_read_and_written_the_same(line: bytes) -> None:
+def test_recorded_events_are_decoded_and_encoded_the_same(line: bytes) -> None:
     event = events.decode(payload(line))
     assert events.decode(events.encode(event)) == event
     again = msgspec.json.decode(zstandard.ZstdDecompressor().decompress(events.encode(event)[1:]))
@@ -40,7 +40,7 @@ def test_every_kind_is_there() -> None:
     assert kinds == set(get_args(events.AnyEvent))
 
 
-def test_only_signs_of_life_can_wait() -> None:
+def test_only_keepalive_events_are_deferrable() -> None:
     all_ = [events.decode(payload(line)) for line in LINES]
     deferrable = [event for event in all_ if events.encode(event)[:1] == events.DEFERRABLE]
     assert {events.encode(event)[:1] for event in all_} == {events.DEFERRABLE, events.IMMEDIATE}
@@ -82,7 +82,7 @@ def test_a_payload_that_a_disk_has_changed_is_never_another_event(line: bytes) -
 @pytest.mark.parametrize(
     "data", [b"", b"\x02", b"\x03", b"\x01", b"\x01torn", payload(b"{}"), payload(b'{"command":"NONE"}')]
 )
-def test_what_is_none_is_named(data: bytes) -> None:
+def test_bytes_that_are_no_event_are_refused(data: bytes) -> None:
     with pytest.raises(EventDecodeError):
         events.decode(data)
 

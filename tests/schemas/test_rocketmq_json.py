@@ -138,7 +138,7 @@ def test_bare_keys_are_quoted_outside_of_strings(bare: str, quoted: str) -> None
         ('{"currIdMap":{0:1', '{"currIdMap":{0:1'),
     ],
 )
-def test_of_strangers_the_two_maps_with_such_keys_are_quoted(bare: str, quoted: str) -> None:
+def test_bare_keys_of_foreign_json_are_quoted_in_both_maps(bare: str, quoted: str) -> None:
     assert quote_id_maps(bare.encode(), 10).decode() == quoted
 
 
@@ -189,6 +189,6 @@ def test_quoting_takes_linear_time(pattern: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"{1:2", b"\xff", b'{"brokerDatas":1}'])
-def test_what_is_no_route_is_refused(data: bytes) -> None:
+def test_json_that_is_no_route_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_topic_route(data)

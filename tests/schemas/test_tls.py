@@ -106,7 +106,7 @@ def test_the_names_and_their_kinds() -> None:
         certificate("CN=ops", extension=x509.UnrecognizedExtension(SAN_OID, b"junk")),
     ],
 )
-def test_a_name_of_another_kind_is_nobodys(der: bytes) -> None:
+def test_a_certificate_name_of_another_kind_identifies_no_account(der: bytes) -> None:
     found = accounts("subject:CN=ops", "dns:ops.example", "uri:spiffe://acme/ops", "email:ops@acme.example")
     assert found.by_certificate(certificate_names(der)) is None
 
@@ -126,13 +126,13 @@ def test_a_name_of_another_kind_is_nobodys(der: bytes) -> None:
         ("email:ops@ACME.example", certificate("CN=x", x509.RFC822Name("ops@acme.example"))),
     ],
 )
-def test_a_name_of_its_kind(written: str, der: bytes) -> None:
+def test_a_certificate_name_of_its_kind_identifies_the_account(written: str, der: bytes) -> None:
     found = accounts(written).by_certificate(certificate_names(der))
     assert isinstance(found, Identity)
     assert (found.user, found.by) == ("ops-0", "certificate")
 
 
-def test_names_of_two_accounts_are_nobodys() -> None:
+def test_a_certificate_with_names_of_two_accounts_identifies_none() -> None:
     der = certificate("CN=ops", x509.DNSName("other.example"), x509.DNSName("mine.example"))
     found = accounts("subject:CN=ops", "dns:other.example").by_certificate(certificate_names(der))
     assert isinstance(found, Unproven)

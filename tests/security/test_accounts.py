@@ -104,7 +104,7 @@ def test_what_a_nameserver_needs() -> None:
     assert isinstance(accounts.by_token(b"", before), Unproven)
 
 
-def test_who_it_is_that_asks() -> None:
+def test_a_request_is_identified_by_signature_or_address() -> None:
     accounts = parse(OURS)
     other = accounts.by_address("10.0.3.1")
 
@@ -167,7 +167,7 @@ def test_who_it_is_that_asks() -> None:
         ("accounts: " + "[" * 5000, "no YAML"),
     ],
 )
-def test_what_cannot_be_meant(text: str, message: str) -> None:
+def test_a_contradictory_file_is_refused(text: str, message: str) -> None:
     with pytest.raises(FileError) as caught:
         parse(text)
     assert message in str(caught.value)

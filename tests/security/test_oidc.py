@@ -122,7 +122,7 @@ def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, l
             thread.join()
 
 
-def test_the_issuer_hears_who_asks() -> None:
+def test_requests_to_the_issuer_have_a_user_agent() -> None:
     with answering(200, json.dumps({"keys": []}).encode()) as (url, agents):
         assert fetch_json(url) == {"keys": []}
     assert agents[0].startswith("routelake/")
@@ -140,12 +140,12 @@ def test_the_issuer_hears_who_asks() -> None:
         (200, b"x" * 300_000, {}, "has more than"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_address(status: int, body: bytes, headers: dict[str, str], says: str) -> None:
+def test_an_error_names_the_address_of_the_issuer(status: int, body: bytes, headers: dict[str, str], says: str) -> None:
     with answering(status, body, **headers) as (url, _), pytest.raises((OSError, ValueError)) as caught:
         fetch_json(url)
     assert str(caught.value).startswith(f"{url} {says}")
 
 
-def test_nobody_there() -> None:
+def test_an_unreachable_issuer_is_named() -> None:
     with pytest.raises(OSError, match=r"^http://127.0.0.1:1/x does not answer: .*refused"):
         fetch_json("http://127.0.0.1:1/x")

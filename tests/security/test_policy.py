@@ -86,7 +86,7 @@ def test_every_code_by_every_role_in_every_mode(code: RequestCode, who: str, mod
     assert verdict.reason in REASONS
 
 
-def test_codes_that_nobody_knows_are_nobodys() -> None:
+def test_unknown_request_codes_are_refused() -> None:
     assert authorize(Policy(AuthMode.ENFORCE_WRITES), NEEDED.get(9_999), ADMIN, is_tls=True).is_refused
 
 
@@ -120,7 +120,7 @@ def test_a_bound_broker(clusters: tuple[str, ...], names: tuple[str, ...], claim
 
 
 @pytest.mark.parametrize("by", ["signature", "token", "certificate", "address"])
-def test_over_plain_tcp(by: str) -> None:
+def test_admin_rights_over_plain_tcp_follow_the_policy(by: str) -> None:
     admin, reader = (Identity(role.word, role, by=by) for role in (A, R))  # type: ignore[arg-type]
 
     def refused(identity: Identity, *, is_tls: bool = False, **policy: Any) -> bool:
@@ -134,7 +134,7 @@ def test_over_plain_tcp(by: str) -> None:
     assert not refused(reader, is_tls=True, require_tls=True)
 
 
-def test_why_somebody_is_nobody() -> None:
+def test_a_refusal_has_the_reason_of_the_missing_identity() -> None:
     verdict = authorize(Policy(AuthMode.ENFORCE), R, NOBODY, Unproven("unknown-key", "AccessKey 'x' ..."), is_tls=False)
     assert verdict == (True, "unknown-key", "AccessKey 'x' ...")
 
@@ -172,7 +172,7 @@ def test_a_flood_of_kinds_takes_nothing_from_another_share() -> None:
     assert notices.forgotten() == {}
 
 
-def test_a_kind_that_was_told_and_stays_away_is_dropped() -> None:
+def test_a_reported_kind_of_refusal_that_ends_is_dropped() -> None:
     notices: Notices[str] = Notices()
     notices.due("a", "a", 100.0)
     assert notices.overdue(100.0 + INTERVAL_S) == []

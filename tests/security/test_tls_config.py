@@ -31,7 +31,7 @@ def test_nothing_is_encrypted_unless_asked_for() -> None:
     assert tls_settings(PAIR, FILE, TlsOptions(mode="disabled")) is None
 
 
-def test_a_file() -> None:
+def test_a_properties_file_becomes_tls_settings() -> None:
     found = settings(
         {
             **PAIR,
@@ -120,7 +120,9 @@ def test_whether_clients_show_a_certificate(
         ({**PAIR, "tls.protocols": "TLSv1.3", "tls.ciphers": "AES128-SHA"}, {}, "no suite for any of tls.protocols"),
     ],
 )
-def test_refused(properties: dict[str, str], options: dict[str, str], words: str) -> None:
+def test_contradictory_tls_settings_are_refused(
+    properties: dict[str, str], options: dict[str, str], words: str
+) -> None:
     with pytest.raises(SetupError, match=re.escape(words)) as refused:
         tls_settings(properties, FILE, TlsOptions(**options))
     assert "'word'" not in str(refused.value)

@@ -50,7 +50,7 @@ def agree(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
 
 
 @pytest.mark.parametrize("is_rsa", [False, True])
-def test_a_pair(authority: Authority, is_rsa: bool) -> None:
+def test_a_key_pair_serves_tls_1_3(authority: Authority, is_rsa: bool) -> None:
     found = build(settings(authority.issue("kind", is_rsa=is_rsa, days=10)))
     assert agree(found.remoting, authority.client()).startswith("TLS_AES_256")
     assert found.not_after_s == pytest.approx(time.time() + 10 * 86_400, abs=60)

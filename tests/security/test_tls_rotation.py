@@ -178,7 +178,7 @@ def test_expiry_is_said(authority: Authority, files: Pair, days: float, words: s
     assert bool(said) == bool(words)
 
 
-def test_the_thread_looks(authority: Authority, files: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_loads_changed_files(authority: Authority, files: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("security.tls_rotation.LOOK_S", 0.01)
     tls = tls_of(files)
     tls.start()

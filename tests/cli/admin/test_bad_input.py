@@ -153,7 +153,7 @@ def test_topic_files(world: Recorder, tmp_path: Path, content: str, says: str) -
         (("updateOrderConf", "-t", "new", "-m", "get"), "new has no order configuration"),
     ],
 )
-def test_what_is_not_there_is_a_failure(world: Recorder, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_a_missing_file_is_a_failure(world: Recorder, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
     file = tmp_path / "topics.json"
     file.write_text(json.dumps([{"topicName": "fine"}]))
     ran = admin(*(str(file) if word == "FILE" else word for word in arguments), "-n", ONE)

@@ -127,7 +127,7 @@ def test_what_holds_for_a_topic_as_a_whole() -> None:
     }
 
 
-def test_the_odd_one_of_three() -> None:
+def test_three_name_servers_are_compared_with_each_other() -> None:
     same = [snapshot(name, [], {"t": route({"broker-a": 6})}) for name in ("one", "two")]
     odd = snapshot("three", [], {"t": route({"broker-a": 2})})
     assert found(*same, odd) == {
@@ -230,7 +230,7 @@ def test_many_topics(recorder: Recorder) -> None:
     assert [one["topic"] for one in ran.json["topics"]] == ["topic-17"]
 
 
-def test_one_that_does_not_answer(recorder: Recorder) -> None:
+def test_a_name_server_that_does_not_answer_is_an_error(recorder: Recorder) -> None:
     left = recorder.scripted("left", name_server(LEFT))
     silent = recorder.scripted("silent", lambda request: None)
     ran = admin("compare", "-n", f"{left};{silent}", "--timeout-s", str(PATIENCE_S))
@@ -300,7 +300,7 @@ def test_a_name_server_that_is_replaced_in_time_does_not_end_the_watch(recorder:
     ]
 
 
-def test_one_that_stays_away_ends_the_watch(recorder: Recorder) -> None:
+def test_a_name_server_that_stays_unreachable_ends_the_watch(recorder: Recorder) -> None:
     left = recorder.scripted("left", name_server(LEFT))
     silent = recorder.scripted("silent", lambda request: None)
     ran = admin(

@@ -185,6 +185,6 @@ def test_a_progress_bar_for_many_brokers(recorder: Recorder, monkeypatch: pytest
     assert update(few.name_server).err == ""
 
 
-def test_no_progress_bar_where_nobody_looks_on(recorder: Recorder) -> None:
+def test_no_progress_bar_without_a_terminal(recorder: Recorder) -> None:
     fleet = start_fleet(recorder, [succeed] * 6)
     assert update(fleet.name_server).err == ""

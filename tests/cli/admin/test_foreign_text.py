@@ -181,7 +181,7 @@ def test_an_address_that_cannot_be_dialled_is_one_failed_line(recorder: Recorder
             assert good in output, (odd, output)
 
 
-def test_compare_too(recorder: Recorder) -> None:
+def test_odd_text_in_a_comparison_is_printed_as_text(recorder: Recorder) -> None:
     for at, odd in enumerate(ODD):
         ones = [recorder.scripted(f"ns {at} {n}", name_server("b", [odd, f"10.0.0.{n}:1"], "x")) for n in (1, 2)]
         done: Any = command("admin", "compare", "-n", ";".join(ones))

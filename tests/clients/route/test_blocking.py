@@ -92,7 +92,7 @@ def test_after_close_it_says_so(lake: LiveRoutelake) -> None:
         client.route("orders")
 
 
-def test_who_waits_while_it_closes_is_told() -> None:
+def test_a_call_that_waits_during_a_close_gets_an_error() -> None:
     async def work() -> None:
         server = await ToldNameServer().start()
         server.hangs = True

@@ -151,7 +151,7 @@ def test_an_error_on_the_topic_still_leads_to_the_default_topic_and_is_told_in_t
     with_servers(work)
 
 
-def test_a_broken_order_configuration_is_told_to_who_publishes() -> None:
+def test_a_broken_order_configuration_is_an_error_for_producers() -> None:
     async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
         servers[0].routes["orders"] = route(order="broker-a")
         with pytest.raises(OrderConfError, match="brokerName:queues"):
@@ -310,7 +310,7 @@ def test_a_server_that_refuses_is_passed_over(code: ResponseCode) -> None:
     with_servers(work, 2, back_off=BackOff(30.0, 30.0))
 
 
-def test_who_follows_leaves_a_failing_server_alone() -> None:
+def test_a_watch_avoids_a_failing_server() -> None:
     async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
         (server,) = servers
         server.routes["orders"] = route()

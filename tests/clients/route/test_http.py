@@ -351,7 +351,7 @@ def test_no_answer_over_http() -> None:
 
 
 @pytest.mark.parametrize("after", [1, 3, 10, 100])
-def test_a_close_ends_what_is_under_way(after: int) -> None:
+def test_a_close_ends_requests_under_way(after: int) -> None:
     """Whatever each request waits for: a connection, or an answer. A socket left open fails the test as a warning."""
 
     async def work() -> None:
@@ -369,7 +369,7 @@ def test_a_close_ends_what_is_under_way(after: int) -> None:
     run(work())
 
 
-def test_what_is_asked_over_http() -> None:
+def test_requests_over_http_have_path_wait_and_etag() -> None:
     async def work() -> None:
         async with web(said("304 Not Modified")) as (url, asked):
             transport = HttpTransport()
@@ -383,7 +383,7 @@ def test_what_is_asked_over_http() -> None:
     run(work())
 
 
-def test_the_second_one_asked_is_not_asked_to_wait() -> None:
+def test_a_second_server_is_asked_without_a_wait() -> None:
     async def work() -> None:
         async with web(said("304 Not Modified")) as (url, asked):
             dead = f"http://127.0.0.1:{free_port()}"

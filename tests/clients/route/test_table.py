@@ -184,7 +184,7 @@ def test_the_first_route_is_news_and_the_same_one_is_not() -> None:
     assert heard.cache.tag(T) is None
 
 
-def test_an_equal_route_is_renewed_for_who_lacks_what_follows_from_it() -> None:
+def test_an_equal_route_is_announced_to_a_reader_without_derived_queues() -> None:
     heard, bare = Heard(), route(groups=[])
     heard.cache.table.want_publish_info(T)
     heard.cache.take(T, RouteAnswer(bare, '"1-x"'))

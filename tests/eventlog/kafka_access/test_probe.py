@@ -63,7 +63,7 @@ def why(listener: KafkaListener | str, how: KafkaAccess) -> Refusal:
     return found
 
 
-def test_who_is_let_in(listeners: ExitStack, authority: Authority) -> None:
+def test_correct_credentials_are_accepted(listeners: ExitStack, authority: Authority) -> None:
     tls = serving(authority.issue())
     client = authority.issue("client", file="let-in")
     strict = serving(authority.issue(), clients=authority)
@@ -139,7 +139,7 @@ def test_tls_where_plain_text_is_spoken(listeners: ExitStack, authority: Authori
     assert "security.protocol=SASL_PLAINTEXT" in found.advice
 
 
-def test_who_does_not_say_who_he_is(listeners: ExitStack, authority: Authority) -> None:
+def test_missing_sasl_settings_are_named(listeners: ExitStack, authority: Authority) -> None:
     plain = listeners.enter_context(KafkaListener(takes=PLAIN))
     found = why(plain, KafkaAccess())
     assert "requires SASL authentication" in found.what
@@ -148,7 +148,7 @@ def test_who_does_not_say_who_he_is(listeners: ExitStack, authority: Authority) 
     assert "=SASL_SSL in k.properties" in why(tls, access("SSL", ssl__truststore__location=authority.path)).advice
 
 
-def test_who_says_it_though_nobody_asks(listeners: ExitStack) -> None:
+def test_superfluous_sasl_settings_are_named(listeners: ExitStack) -> None:
     found = why(listeners.enter_context(KafkaListener()), login("SASL_PLAINTEXT"))
     assert "does not use SASL" in found.what
     assert "security.protocol=PLAINTEXT" in found.advice

@@ -118,7 +118,7 @@ def test_keys_that_mean_nothing_here(key: str, said: str) -> None:
     assert said in refused(**{key: "x"})
 
 
-def test_no_accepted_key_is_objected_to() -> None:
+def test_accepted_keys_are_not_refused() -> None:
     assert not [key for key in KNOWN if objection(key)]
 
 
@@ -162,7 +162,7 @@ def test_no_accepted_key_is_objected_to() -> None:
         ({"security__protocol": "SSL", "ssl__endpoint__identification__algorithm": "ldaps"}, "must be https, or empty"),
     ],
 )
-def test_what_does_not_go_together(properties: dict[str, str], said: str) -> None:
+def test_contradictory_settings_are_refused(properties: dict[str, str], said: str) -> None:
     assert said in refused(**properties)
 
 
@@ -207,7 +207,7 @@ def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             context(**properties)
 
 
-def test_the_file_stands_in_the_url(tmp_path: Path) -> None:
+def test_the_url_contains_the_configuration_file(tmp_path: Path) -> None:
     file = tmp_path / "a file?.properties"
     url = with_config("kafka://a:1,b:2/t", file)
     assert parse_url(url) == KafkaPlace(["a:1", "b:2"], "t", str(file))

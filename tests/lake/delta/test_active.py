@@ -60,13 +60,13 @@ def without_deltalake(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_deltalake")
 @pytest.mark.parametrize("version", [None, 9, 10, 11, 12])
-def test_from_the_last_checkpoint_on_deltalake_is_not_asked(grown: Path, version: int | None) -> None:
+def test_a_log_is_read_from_its_last_checkpoint_without_deltalake(grown: Path, version: int | None) -> None:
     assert told(active(str(grown), version)) == by_deltalake(grown, version)
 
 
 @pytest.mark.usefixtures("without_deltalake")
 @pytest.mark.parametrize("version", [None, *range(13)])
-def test_nor_where_the_log_has_no_checkpoint(grown: Path, tmp_path: Path, version: int | None) -> None:
+def test_a_log_without_a_checkpoint_is_read_without_deltalake(grown: Path, tmp_path: Path, version: int | None) -> None:
     path = shutil.copytree(grown, tmp_path / "t")
     for file in [*(path / "_delta_log").glob("*.parquet"), path / "_delta_log" / "_last_checkpoint"]:
         file.unlink()

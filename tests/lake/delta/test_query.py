@@ -8,7 +8,7 @@ import pytest
 from lake.delta.query import Interrupt, InterruptedQueryError, check_interrupted, current_interrupt
 
 
-def test_work_that_nothing_ends_goes_on() -> None:
+def test_a_query_without_a_deadline_finishes() -> None:
     def work() -> int:
         check_interrupted()
         return 7
@@ -17,7 +17,7 @@ def test_work_that_nothing_ends_goes_on() -> None:
     assert work() == Interrupt().run(work) == 7
 
 
-def test_work_ends_at_its_next_look() -> None:
+def test_a_query_ends_at_its_next_check() -> None:
     interrupt = Interrupt()
 
     def work() -> None:
@@ -32,7 +32,7 @@ def test_work_ends_at_its_next_look() -> None:
     check_interrupted()  # outside of that work nothing ends
 
 
-def test_work_that_cannot_look_names_what_ends_it() -> None:
+def test_a_query_without_checks_names_its_interrupt() -> None:
     interrupt, ended = Interrupt(), list[int]()
     with interrupt.calls(lambda: ended.append(1)):
         interrupt.set()

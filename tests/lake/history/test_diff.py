@@ -96,7 +96,9 @@ def place(change: Change) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, (9, 1, 20)), (6, (3,)), (7, (61,))])
-def test_a_difference_leads_from_cut_to_cut(tmp_path: Path, seed: int, sizes: tuple[int, ...]) -> None:
+def test_a_difference_applied_to_the_first_state_gives_the_last_state(
+    tmp_path: Path, seed: int, sizes: tuple[int, ...]
+) -> None:
     rng = random.Random(seed)
     records = (
         generated(seed) if seed != 6 else written([(rng.choice((1, 1500)), rng.choice(ASSORTMENT)) for _ in range(60)])
@@ -171,7 +173,7 @@ def test_filters(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_impossible_questions_are_refused(tmp_path: Path) -> None:
     records = written([(0, make.register()), (1, make.wipe()), (1, make.add()), (1, make.put("n", "k"))])
     drive(tmp_path, [[record] for record in records])
     history = History(tmp_path)
@@ -190,6 +192,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
         list_changes(history, ChangesAsked(filters=Filters(command="DELETE")))
 
 
-def test_nothing_yet(tmp_path: Path) -> None:
+def test_an_empty_lake_has_no_changes(tmp_path: Path) -> None:
     drive(tmp_path, [])
     assert list_changes(History(tmp_path), ChangesAsked()).changes == []

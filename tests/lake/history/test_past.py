@@ -53,7 +53,7 @@ def lose_old_versions(lake_dir: Path, intervals_up_to: int) -> None:
         pytest.param(1, (9, 1, 20), 99, marks=pytest.mark.deep),
     ],
 )
-def test_each_moment_is_the_fold_up_to_it(
+def test_each_point_in_time_has_the_state_of_the_log_up_to_it(
     request: pytest.FixtureRequest, tmp_path: Path, seed: int, sizes: tuple[int, ...], intervals_up_to: int | None
 ) -> None:
     """Whether the versions are kept or not: then intervals say it, and the changes where those do not reach.

@@ -64,7 +64,7 @@ def lake_of(folder: Path, seed: int, sizes: tuple[int, ...], changes: int) -> tu
 
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, (9, 1, 20)), (2, (5,)), (3, (31, 1))])
-def test_at_each_moment_it_is_what_as_of_says(
+def test_a_timeline_equals_the_answer_at_each_point_in_time(
     request: pytest.FixtureRequest, tmp_path: Path, seed: int, sizes: tuple[int, ...]
 ) -> None:
     history, moments = lake_of(tmp_path, seed, sizes, 12 if request.config.getoption("--deep") else 6)
@@ -211,7 +211,7 @@ def value(row: dict[str, Any] | None, field: str) -> Any:
     return found.get(name) if not broker_id else (found.get(name) or {}).get(broker_id)
 
 
-def test_who_did_it(tmp_path: Path) -> None:
+def test_timeline_and_blame_name_the_command(tmp_path: Path) -> None:
     records = written([(0, make.register("a:1", name="a")), (5, make.wipe("a")), (5, make.delete_topic("T"))])
     drive(tmp_path, [[record] for record in records])
     history = History(tmp_path)
@@ -234,6 +234,6 @@ def test_who_did_it(tmp_path: Path) -> None:
         broker_timeline(history, "a", limit=0)
 
 
-def test_nothing_yet(tmp_path: Path) -> None:
+def test_an_empty_lake_has_an_empty_timeline(tmp_path: Path) -> None:
     drive(tmp_path, [])
     assert topic_timeline(History(tmp_path), "T").intervals == broker_timeline(History(tmp_path), "a").intervals == []

@@ -223,7 +223,7 @@ def test_a_batch_cut_off_while_it_is_published_is_completed(
     assert_as_if_nothing_had_happened(lake_dir, undisturbed)
 
 
-def test_every_place_was_tried(before: list[Before]) -> None:
+def test_every_step_of_a_commit_was_interrupted(before: list[Before]) -> None:
     versions = [sum(_versions(each.lake_dir).values()) for each in before]
     assert tuple(later - earlier for earlier, later in itertools.pairwise(versions))[: len(BATCHES)] == WRITES
 

@@ -74,7 +74,7 @@ def test_the_staged_log_stays_short_and_the_table_keeps_every_version(
     assert staged.checkpoint_actions >= 20
 
 
-def test_nothing_is_copied(staged: StagedTable, tmp_path: Path) -> None:
+def test_published_files_are_hard_links(staged: StagedTable, tmp_path: Path) -> None:
     append(staged, 1)
     staged.publish()
     staging = tmp_path / STAGING_FOLDER / "t"

@@ -336,7 +336,7 @@ def test_a_deadline_lies_behind_its_registration(fold: Fold, timeout_ms: int) ->
 
 
 @pytest.mark.parametrize("timeout_ms", [2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1])
-def test_who_is_alive_for_ever_is_never_silent(fold: Fold, timeout_ms: int) -> None:
+def test_a_broker_without_a_deadline_is_never_silent(fold: Fold, timeout_ms: int) -> None:
     for number in range(3):
         fold(register(f"a{number}:1", number, heartbeat_timeout_millis=timeout_ms))
     rows = [(live.expire_ms, live.heartbeat_timeout_ms) for live in fold.group().live.values()]

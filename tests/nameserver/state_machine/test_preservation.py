@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize(("left_ms", "silent"), [(120_000, 0), (60_000, 0), (59_999, 1), (0, 1), (-1, 1)])
-def test_silent_is_who_has_less_than_half_of_its_timeout_left(left_ms: int, silent: int) -> None:
+def test_a_broker_is_silent_below_half_of_its_timeout(left_ms: int, silent: int) -> None:
     assert census([(1_000_000 + left_ms, 120_000)], 1_000_000) == (1, silent)
 
 
@@ -44,7 +44,7 @@ def test_silent_is_who_has_less_than_half_of_its_timeout_left(left_ms: int, sile
         (100, 100, 99, True),
     ],
 )
-def test_too_many(live: int, silent: int, percent: int, exceeds: bool) -> None:
+def test_too_many_silent_brokers_exceed_the_share(live: int, silent: int, percent: int, exceeds: bool) -> None:
     assert Census(live, silent).exceeds(percent) is exceeds
 
 
@@ -70,13 +70,15 @@ def test_what_it_saw_is_in_the_event() -> None:
         (Switch(0, HOUR_MS), Census(20, 19), HOUR_MS, (EndReason.LIMIT, 0)),
     ],
 )
-def test_the_end(switch: Switch, counted: Census, passed_ms: int, end: tuple[EndReason, int] | None) -> None:
+def test_self_preservation_ends_with_its_reason(
+    switch: Switch, counted: Census, passed_ms: int, end: tuple[EndReason, int] | None
+) -> None:
     found = to_end(switch, counted, 1_000, 1_000 + passed_ms, ACTOR)
     assert (None if found is None else (found.reason, found.grace_ms)) == end
 
 
 @given(st.integers(1, 99), st.integers(0, 2_000), st.data())
-def test_what_begins_it_does_not_end_it(percent: int, live: int, data: st.DataObject) -> None:
+def test_a_census_that_begins_self_preservation_does_not_end_it(percent: int, live: int, data: st.DataObject) -> None:
     """No two gateways that see the same take turns."""
     counted = Census(live, data.draw(st.integers(0, live)))
     switch = Switch(percent, HOUR_MS)
@@ -95,7 +97,7 @@ def test_what_begins_it_does_not_end_it(percent: int, live: int, data: st.DataOb
     ],
 )
 @pytest.mark.parametrize("left_ms", [59_999, -1])
-def test_superseded_is_who_is_silent_where_another_one_is_heard(
+def test_a_silent_broker_is_superseded_by_another_one_at_its_address(
     others: list[tuple[str, str, int]], is_superseded: bool, left_ms: int
 ) -> None:
     silent = Heard("b", "c", "a:1", 1_000_000 + left_ms, 120_000)
@@ -103,5 +105,5 @@ def test_superseded_is_who_is_silent_where_another_one_is_heard(
     assert (silent in superseded(rows, 1_000_000)) is is_superseded
 
 
-def test_who_is_heard_is_never_superseded() -> None:
+def test_a_broker_with_heartbeats_is_never_superseded() -> None:
     assert not superseded([Heard(name, "c", "a:1", 1_060_000, 120_000) for name in "xyz"], 1_000_000)

@@ -69,9 +69,7 @@ phases = st.lists(st.integers(0, BEAT_S - 1), min_size=2, max_size=12)
 
 @FEW
 @given(phases, st.integers(0, 60), st.data())
-def test_no_cut_of_more_than_the_share_takes_anybody_away(
-    phases: list[int], before_s: int, data: st.DataObject
-) -> None:
+def test_a_loss_above_the_share_expires_no_broker(phases: list[int], before_s: int, data: st.DataObject) -> None:
     """Whenever it comes and however long it lasts, below the limit."""
     cluster = Cluster(phases, 15)
     everybody = set(range(len(phases)))
@@ -89,7 +87,9 @@ def test_no_cut_of_more_than_the_share_takes_anybody_away(
 
 @FEW
 @given(phases, st.integers(0, 60), st.data())
-def test_who_dies_below_the_share_leaves_at_its_deadline(phases: list[int], before_s: int, data: st.DataObject) -> None:
+def test_below_the_share_a_broker_expires_at_its_deadline(
+    phases: list[int], before_s: int, data: st.DataObject
+) -> None:
     cluster = Cluster(phases, 50)
     everybody = set(range(len(phases)))
     dead = data.draw(st.sets(st.sampled_from(sorted(everybody)), max_size=max(1, len(phases) // 2)))
@@ -116,7 +116,7 @@ def test_all_connections_closed_within_seconds(phases: list[int], before_s: int)
 
 @FEW
 @given(phases.filter(lambda phases: len(phases) > 2))
-def test_who_is_gone_for_good_leaves_at_the_limit(phases: list[int]) -> None:
+def test_a_broker_without_heartbeats_expires_at_the_limit(phases: list[int]) -> None:
     cluster = Cluster(phases, 15, limit_s=300)
     cluster.run(300, lambda number: number == 0)
     assert cluster.live == set(range(len(phases)))

@@ -34,7 +34,7 @@ def fold() -> Fold:
     return fold
 
 
-def test_nobody_expires_in_a_pause_whoever_asks(fold: Fold) -> None:
+def test_no_broker_expires_in_a_pause(fold: Fold) -> None:
     expire_ms = fold.group().live[KEY].expire_ms
     fold(preserve(), after_ms=2_000)
     fold(clock(), after_ms=3_600_000)
@@ -44,12 +44,12 @@ def test_nobody_expires_in_a_pause_whoever_asks(fold: Fold) -> None:
     assert fold.group().live[KEY].expire_ms == expire_ms  # in the past: who looks sees who is only kept
 
 
-def test_who_was_overdue_before_it_expires_with_it(fold: Fold) -> None:
+def test_a_broker_overdue_before_the_pause_expires_at_its_begin(fold: Fold) -> None:
     outcome = fold(preserve(), after_ms=3_001)
     assert outcome.verdict == APPLIED and not fold.live()
 
 
-def test_the_end_expires_who_is_overdue_at_once(fold: Fold) -> None:
+def test_the_end_of_a_pause_expires_overdue_brokers_at_once(fold: Fold) -> None:
     fold(preserve(), after_ms=1_000)
     fold(register("x0:1", name="x"), after_ms=9_000)
     fold(preserve_end())
@@ -60,7 +60,7 @@ def test_the_end_expires_who_is_overdue_at_once(fold: Fold) -> None:
     assert fold.state.preserved_ms == 0
 
 
-def test_nothing_comes_between_the_end_and_who_expires_with_it(fold: Fold) -> None:
+def test_no_event_comes_between_the_end_of_a_pause_and_its_expiries(fold: Fold) -> None:
     """A gateway that still sees them silent and says PRESERVE in the same millisecond."""
     fold(preserve(), after_ms=1_000)
     fold(preserve_end(), after_ms=9_000)
@@ -68,7 +68,7 @@ def test_nothing_comes_between_the_end_and_who_expires_with_it(fold: Fold) -> No
     assert not fold.live()
 
 
-def test_with_a_grace_who_is_overdue_may_come_back(fold: Fold) -> None:
+def test_during_a_grace_an_overdue_broker_may_return(fold: Fold) -> None:
     fold(register("x0:1", name="x", heartbeat_timeout_millis=3_000))
     fold(preserve(), after_ms=1_000)
     fold(preserve_end(30_000), after_ms=600_000)
@@ -81,7 +81,7 @@ def test_with_a_grace_who_is_overdue_may_come_back(fold: Fold) -> None:
     assert fold.changes[0].at.now_ms == ended_ms + 30_000
 
 
-def test_of_two_that_say_it_the_first_wins(fold: Fold) -> None:
+def test_the_first_of_two_beginnings_wins(fold: Fold) -> None:
     first = fold(preserve("g1"), after_ms=1_000)
     began_ms = fold.now_ms
     second = fold(preserve("g2"), after_ms=5)
@@ -147,7 +147,7 @@ def taken(addr: str = "a0:1", *, name: str = "b") -> UnregisterBroker:
     return replace(unregister(addr, name=name), if_overdue=True)
 
 
-def test_who_is_overdue_at_an_address_that_another_one_has_expires_in_a_pause(fold: Fold) -> None:
+def test_a_superseded_overdue_broker_expires_in_a_pause(fold: Fold) -> None:
     fold(register("a1:1", 1, heartbeat_timeout_millis=1_000))
     fold(preserve(), after_ms=500)
     fold(register("a0:1", name="x"), after_ms=9_000)
@@ -160,7 +160,7 @@ def test_who_is_overdue_at_an_address_that_another_one_has_expires_in_a_pause(fo
 
 
 @pytest.mark.parametrize("heard", [register(heartbeat_timeout_millis=3_000), heartbeat()])
-def test_one_that_was_heard_meanwhile_stays(fold: Fold, heard: AnyEvent) -> None:
+def test_a_broker_heard_during_the_pause_stays(fold: Fold, heard: AnyEvent) -> None:
     fold(preserve(), after_ms=1_000)
     fold(heard, after_ms=9_000)
     assert fold(taken(), after_ms=3_000).verdict == UNCHANGED

@@ -19,14 +19,14 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_topics, "_PIECE", 7)
 
 
-def test_as_python_sorts() -> None:
+def test_names_are_sorted_as_python_sorts_them() -> None:
     for count in (0, 1, 7, 8, 500):
         names = random.Random(count).sample([*ODD, *(f"t{place}" for place in range(count))], count)
         assert in_order(names) == sorted(names)
     assert in_order([*ODD * 3, "\ud800", "\ud7ff", "\ue000"]) == sorted([*ODD * 3, "\ud800", "\ud7ff", "\ue000"])
 
 
-def test_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_stay_sorted_after_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
     anew: list[int] = []
 
     def sorted_anew(names: Collection[str]) -> list[str]:

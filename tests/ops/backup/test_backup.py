@@ -77,7 +77,7 @@ def killed(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made / "killed", tmp_path / "data"))
 
 
-def test_what_is_taken_while_somebody_writes_goes_on_elsewhere(tmp_path: Path) -> None:
+def test_a_backup_of_a_running_gateway_can_be_restored_elsewhere(tmp_path: Path) -> None:
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     with living(data):
         for number in range(3):
@@ -94,7 +94,7 @@ def test_what_is_taken_while_somebody_writes_goes_on_elsewhere(tmp_path: Path) -
     assert assert_whole(elsewhere) > manifest.log.next_offset
 
 
-def test_over_what_a_killed_process_has_left(tmp_path: Path) -> None:
+def test_a_restore_over_the_wal_of_a_killed_process_is_complete(tmp_path: Path) -> None:
     """Its -wal would be replayed over the log of the backup."""
     data, backup = tmp_path / "data", tmp_path / "backup"
     with living(data):
@@ -260,7 +260,7 @@ def test_nothing_is_restored_under_those_who_use_it(data: Path, backup: Path, us
     assert tree(data) == was
 
 
-def test_two_at_once(data: Path, backup: Path, tmp_path: Path) -> None:
+def test_a_second_backup_or_restore_at_the_same_time_is_refused(data: Path, backup: Path, tmp_path: Path) -> None:
     held = os.open(data, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -80,7 +80,7 @@ def _folded(gateway: Routelake) -> int:
         return int(answer.headers["X-Routelake-Offset"])
 
 
-def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_examined_is_an_error(tmp_path: Path) -> None:
     code, printed = told("doctor", tmp_path)
     assert code == 2
     assert "neither a lake nor an event log" in printed
@@ -88,7 +88,7 @@ def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
     assert code == 2
 
 
-def test_all_is_well(data: Path) -> None:
+def test_a_healthy_data_directory_exits_with_0(data: Path) -> None:
     code, printed = told("doctor", data, "--thorough")
     assert code == 0
     assert "nothing is wrong" in printed

@@ -91,7 +91,7 @@ def repaired(data: Path, tables: Tables) -> Repair:
     return work
 
 
-def test_a_whole_one_is_well_and_stays_as_it_is(data: Path) -> None:
+def test_a_healthy_data_directory_has_no_findings_and_is_not_changed(data: Path) -> None:
     before = tree(data)
     found = examine(data, log_path(data), thorough=True)
     assert found.is_well
@@ -103,7 +103,7 @@ def test_a_whole_one_is_well_and_stays_as_it_is(data: Path) -> None:
     assert tree(data) == before
 
 
-def test_nothing_to_look_at(tmp_path: Path) -> None:
+def test_an_empty_data_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="neither a lake nor an event log"):
         examine(tmp_path, log_path(tmp_path))
 
@@ -181,7 +181,7 @@ def test_a_file_of_the_newest_version(unstaged: Path, made: tuple[Path, Tables],
     repaired(unstaged, made[1])
 
 
-def test_what_the_staging_folder_has_comes_back_as_it_was(made: tuple[Path, Tables], tmp_path: Path) -> None:
+def test_files_are_restored_from_the_staging_folder(made: tuple[Path, Tables], tmp_path: Path) -> None:
     data = tmp_path / "data"
     tables = go_on(data, EVENTS[:4])
     before = tree(data / "lake")
@@ -201,7 +201,7 @@ def test_what_the_staging_folder_has_comes_back_as_it_was(made: tuple[Path, Tabl
     assert last_epoch_tables(data / "lake") == tables
 
 
-def test_without_the_log_there_is_no_way_back_and_that_is_said(unstaged: Path) -> None:
+def test_without_the_event_log_a_repair_is_refused_with_the_reason(unstaged: Path) -> None:
     """What the lost file held came before what the log still has."""
     found = examine(unstaged, log_path(unstaged))
     disk = found.tables["brokerLiveTable"].disk
@@ -218,7 +218,7 @@ def test_without_the_log_there_is_no_way_back_and_that_is_said(unstaged: Path) -
     assert without_lock(tree(unstaged)) == without_lock(before)
 
 
-def test_files_of_the_past_are_told_apart(unstaged: Path) -> None:
+def test_a_missing_file_of_an_old_version_is_reported_as_such(unstaged: Path) -> None:
     """Nothing stops for them."""
     disk = examine(unstaged, log_path(unstaged)).tables["topicQueueTable"].disk
     assert disk is not None
@@ -229,7 +229,9 @@ def test_files_of_the_past_are_told_apart(unstaged: Path) -> None:
 
 
 @pytest.mark.parametrize(("days", "is_missed"), [(1, False), (90, True)])
-def test_the_past_is_as_long_as_the_tables_say(unstaged: Path, days: int, is_missed: bool) -> None:
+def test_a_missing_old_file_is_reported_within_the_retention_of_its_table(
+    unstaged: Path, days: int, is_missed: bool
+) -> None:
     """Vacuum goes by that; the files here were removed 40 days ago."""
     path = unstaged / "lake" / "topicQueueTable"
     table = DeltaTable(str(path))
@@ -255,7 +257,7 @@ def _40_days_ago(found: re.Match[str]) -> str:
     return f"{found[1]}{int(found[2]) - 40 * 86_400_000}"
 
 
-def test_not_while_a_fold_runs(unstaged: Path) -> None:
+def test_a_repair_is_refused_while_a_fold_runs(unstaged: Path) -> None:
     halve(newest(unstaged / "lake" / "topicQueueTable"))
     with closing(lock_lake(unstaged / "lake")):
         assert examine(unstaged, log_path(unstaged)).fold_runs
@@ -307,7 +309,7 @@ def test_a_log_whose_old_pages_are_damaged_is_written_anew(data: Path) -> None:
 
 
 @pytest.mark.parametrize("is_folded", [False, True])
-def test_event_times_that_are_ahead_are_told(data: Path, is_folded: bool) -> None:
+def test_event_times_in_the_future_are_reported(data: Path, is_folded: bool) -> None:
     """A clock was three hours ahead when it wrote. Nothing stops for it, and time goes on."""
     with closing(SqliteLog(log_path(data), stamps=stamps_of(lambda: now_ms() + 3 * 3_600_000))) as log:
         log.append([(routing_key(event), encode(event)) for event in (make.clock(), make.put("n", "later"))])
@@ -318,7 +320,7 @@ def test_event_times_that_are_ahead_are_told(data: Path, is_folded: bool) -> Non
     assert tables in (None, go_on(data, []))
 
 
-def test_a_log_that_is_cut_is_not_made_good(data: Path) -> None:
+def test_a_truncated_event_log_is_not_repaired(data: Path) -> None:
     path = log_path(data)
     path.write_bytes(path.read_bytes()[:6000])
     assert kinds(data)[str(path)] == Kind.LOG_UNREADABLE
@@ -327,7 +329,7 @@ def test_a_log_that_is_cut_is_not_made_good(data: Path) -> None:
     assert "cannot be repaired" in work.refused[0]
 
 
-def test_a_log_that_is_gone(data: Path) -> None:
+def test_a_missing_event_log_is_reported(data: Path) -> None:
     log_path(data).unlink()
     assert kinds(data)[str(log_path(data))] == Kind.LOG_MISSING
 

@@ -66,7 +66,7 @@ def test_a_newer_level_of_events_is_refused(data: Path) -> None:
     assert level == "WRONG" and f"events of level {EVENT_LEVEL + 1}" in text and "`routelake restore BACKUP`" in text
 
 
-def test_new_rules_are_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_state_machine_version_is_reported(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "STATE_MACHINE_VERSION", version.STATE_MACHINE_VERSION + 1)
     found = checks(data)
     level, text = found["gateways"]
@@ -105,6 +105,6 @@ def test_a_newer_lake_is_refused(data: Path) -> None:
     assert level == "WRONG" and "has format 99" in text and "`routelake restore BACKUP`" in text
 
 
-def test_it_goes_with_neither_repair_nor_a_lake(data: Path) -> None:
+def test_preflight_cannot_be_combined_with_repair_or_lake(data: Path) -> None:
     done = command("doctor", data, "--preflight", "--repair")
     assert done.returncode == 2 and "without --repair" in done.stderr

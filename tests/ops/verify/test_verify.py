@@ -74,7 +74,7 @@ def proof(lake_dir: Path, records: list[LogRecord] = RECORDS, **expected: str) -
     return verify(lake_dir, FixedLog(records), expected={int(epoch[1:]): digest for epoch, digest in expected.items()})
 
 
-def test_what_the_fold_has_written_is_proved(written_lake: Path) -> None:
+def test_tables_of_a_fold_are_proved(written_lake: Path) -> None:
     report = proof(written_lake)
     assert (report.refuted, report.not_proved, report.exit_code) == ([], [], 0)
     assert report.proved == [
@@ -114,7 +114,7 @@ def test_a_flipped_value_is_found_and_named(lake_dir: Path, table: Table, column
         assert any(f"column {column} " in what for what in named), named
 
 
-def test_a_digest_alone_is_told_from_what_it_is_of(lake_dir: Path) -> None:
+def test_a_changed_digest_is_distinguished_from_a_changed_row(lake_dir: Path) -> None:
     flip(lake_dir, ROUTE_COMMIT_TABLE, "chain")
     (what,) = [what for what in proof(lake_dir).refuted if "chain" in what]
     assert (
@@ -131,7 +131,7 @@ def test_a_row_of_an_epoch_is_named_where_its_changes_are_those_of_a_replay(lake
     )
 
 
-def test_digests_that_were_kept(lake_dir: Path) -> None:
+def test_given_digests_are_compared_with_the_hash_chain(lake_dir: Path) -> None:
     third = lakes.commits(lake_dir)[2]["chain"]
     assert proof(lake_dir, e3=third).proved[1] == "the digest of epoch 3 equals the given digest"
     assert proof(lake_dir, e3="0" * 64).refuted == [
@@ -141,7 +141,7 @@ def test_digests_that_were_kept(lake_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("table", [TOPIC_QUEUE_TABLE, ROUTE_CHANGE_TABLE, QUARANTINE_TABLE, ROUTE_COMMIT_TABLE])
-def test_a_row_that_is_taken_away(lake_dir: Path, table: Table) -> None:
+def test_a_deleted_row_is_found(lake_dir: Path, table: Table) -> None:
     if table is TOPIC_QUEUE_TABLE:
         for file in (lake_dir / table.name).rglob("*.parquet"):
             file.unlink()
@@ -185,14 +185,16 @@ def test_a_replay_that_begins_while_nobody_expires(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "records", [RECORDS[12:], RECORDS[:12], []], ids=["begins too late", "ends too early", "empty"]
 )
-def test_a_log_that_does_not_reach(lake_dir: Path, records: list[LogRecord]) -> None:
+def test_a_log_that_does_not_cover_the_epochs_is_reported_as_not_proved(
+    lake_dir: Path, records: list[LogRecord]
+) -> None:
     report = proof(lake_dir, records)
     assert report.exit_code == 0
     (what,) = report.not_proved
     assert what.startswith("that a replay gives the same rows: ")
 
 
-def test_without_a_log(lake_dir: Path) -> None:
+def test_without_an_event_log_the_replay_is_reported_as_not_proved(lake_dir: Path) -> None:
     report = verify(lake_dir, None)
     assert (report.exit_code, report.not_proved) == (0, ["that a replay gives the same rows: there is no event log"])
 

@@ -86,7 +86,9 @@ def test_local_is_no_cluster(tmp_path: Path) -> None:
         (K8S, (IMAGE, f"{MOUNT} /elsewhere"), "executors would not see"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, master: str, lines: tuple[str, ...], says: str) -> None:
+def test_contradictory_cluster_settings_are_refused(
+    tmp_path: Path, master: str, lines: tuple[str, ...], says: str
+) -> None:
     with pytest.raises(SetupError, match=says):
         read_cluster(master, tmp_path, config(tmp_path, *lines))
 
@@ -96,7 +98,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_cluster("spark://h:1", tmp_path, tmp_path / "none")
 
 
-def test_what_spark_is_told(tmp_path: Path) -> None:
+def test_settings_of_a_standalone_cluster(tmp_path: Path) -> None:
     file = config(tmp_path, "spark.authenticate true", "spark.authenticate.secret abc", "spark.executor.memory=2g")
     cluster = read_cluster("spark://h:7077", tmp_path, file)
     assert cluster is not None
@@ -111,7 +113,7 @@ def test_what_spark_is_told(tmp_path: Path) -> None:
     }
 
 
-def test_what_spark_is_told_of_kubernetes(tmp_path: Path) -> None:
+def test_settings_of_a_kubernetes_cluster(tmp_path: Path) -> None:
     own = "spark.driver.host routelake-fold.routes.svc"
     cluster = read_cluster(K8S, tmp_path / "shared", config(tmp_path, IMAGE, f"{MOUNT} {tmp_path}", CLAIM, own))
     assert cluster is not None

@@ -52,7 +52,7 @@ Caused by: java.lang.UnsatisfiedLinkError: /tmp/librocksdbjni1.so: failed to map
         ("", "unknown"),
     ],
 )
-def test_the_line_that_matters(details: str, line: str) -> None:
+def test_the_cause_of_a_spark_failure_is_one_line(details: str, line: str) -> None:
     assert cause(details) == line
 
 

@@ -34,7 +34,7 @@ def test_spark_and_python_agree_on_the_shard_of_a_key(spark: SparkSession, shard
     assert found == {key: shard_of(key, shards) for key in KEYS}
 
 
-def test_what_concerns_everybody_goes_to_every_shard(spark: SparkSession) -> None:
+def test_events_for_all_groups_go_to_every_shard(spark: SparkSession) -> None:
     schema = "offset LONG, eventTime TIMESTAMP, beforeMs LONG, key STRING, payload BINARY"
     records = spark.createDataFrame([(1, None, 0, KEY_EVERYTHING, b"p"), (2, None, 0, None, b"p")], schema)
     rows = by_shard(records, 4).collect()
