@@ -73,7 +73,7 @@ def _run(step: Step) -> str | None:
 
 
 def _version() -> str | None:
-    """The version is in the changelog, no change fragment is left, and golden copies exist."""
+    """Changelog, golden copies, SECURITY.md and README.md are those of the release, and no change fragment is left."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     version = str(project["version"])
     if f"## {version} (" not in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"):
@@ -84,6 +84,8 @@ def _version() -> str | None:
         return f"there are no golden copies. Run `python -m dev.release.golden {version}`."
     if version.rpartition(".")[0] not in (ROOT / "SECURITY.md").read_text(encoding="utf-8"):
         return f"SECURITY.md does not list {version} among the supported versions."
+    if "not yet released" in (ROOT / "README.md").read_text(encoding="utf-8"):
+        return 'README.md says "not yet released".'
     return None
 
 

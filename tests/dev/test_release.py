@@ -55,6 +55,34 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
+def test_the_version_is_complete_when_no_page_calls_it_unreleased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The step names the next thing that a release lacks, until nothing is lacking."""
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "changes" / "+one.added.md").touch()
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
+    for name, text in {"CHANGELOG.md": "", "SECURITY.md": "0.1.x", "README.md": "Status: not yet released."}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(checklist, "ROOT", tmp_path)
+
+    def lacks(words: str) -> None:
+        assert main(["version"]) == 1
+        assert words in capsys.readouterr().out
+
+    lacks("CHANGELOG.md has no heading of 0.2.0")
+    (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (2026-12-01)\n")
+    lacks("1 change fragments are left")
+    (tmp_path / "changes" / "+one.added.md").unlink()
+    lacks("there are no golden copies")
+    (tmp_path / "tests" / "schemas" / "golden" / "0.2.0").mkdir(parents=True)
+    lacks("SECURITY.md does not list 0.2.0")
+    (tmp_path / "SECURITY.md").write_text("0.2.x")
+    lacks('README.md says "not yet released"')
+    (tmp_path / "README.md").write_text("A NameServer.")
+    assert main(["version"]) == 0
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of a release of this commit."""
