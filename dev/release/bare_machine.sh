@@ -74,5 +74,11 @@ chroot "$root" /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin
     topic=$($routelake admin topicList -n 127.0.0.1:19876 | grep -v "^#" | tail -n 1)
     $routelake route "$topic" -n http://127.0.0.1:18080
     wait "$fleet"
-    $routelake sql "SELECT count(*) AS epochs FROM routeCommitTable" --data-dir /data
+
+    tries=0
+    until sql=$($routelake sql "SELECT count(*) > 0 AS has_epochs FROM routeCommitTable" --data-dir /data) && echo "$sql" | grep -qi true; do
+        [ $((tries += 1)) -lt 60 ] || { cat /tmp/serve; echo "no epoch in the tables: $sql"; exit 1; }
+        sleep 2
+    done
+    echo "the tables have epochs"
 '
