@@ -156,10 +156,7 @@ def _census(rows: list[Heard], gone: list[Heard], now_ms: int) -> Census:
 
 
 def _heard_in(view: RouteView) -> list[Heard]:
-    return [
-        Heard(row.broker_name, row.cluster_name, row.broker_addr, row.expire_timestamp, row.heartbeat_timeout_millis)
-        for row in view.all_live_rows()
-    ]
+    return [Heard(*key, live.expire_ms, live.heartbeat_timeout_ms) for key, live in view.all_live_rows()]
 
 
 def _say(event: Preserve | PreserveEnd, counted: Census) -> None:

@@ -21,8 +21,9 @@ from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
 from lake.history import history as past
 from nameserver.route_queries import broker_data
+from nameserver.state_machine.state import LiveInfo
 from nameserver.view.apply import Topics
-from nameserver.view.model import LiveRow
+from nameserver.view.model import LiveKey
 from nameserver.view.snapshot import RouteView
 from nameserver.view.sorted_topics import OFF_LOOP_TOPICS
 from schemas.rocketmq_json import encode_broker_data
@@ -99,7 +100,7 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     ten seconds old, because times of heartbeats reach the tables that often. Expiry does not depend on it.
     """
     view, position = await seen(request, query, past.brokers_at)
-    rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)
+    rows = (row for row in view.all_live_rows() if query.cluster is None or row[0][1] == query.cluster)
 
     def encode() -> bytes:
         return _encode(BrokerListAnswer(brokers=_live_list(view, rows)))
@@ -121,7 +122,7 @@ async def get_broker(
 ) -> Response:
     """A broker group: its addresses by brokerId, its number of topics, and its live rows."""
     view, position = await seen(request, query, partial(past.broker_at, broker_name=broker_name))
-    rows = view.live_rows(broker_name)
+    rows = (((broker_name, *key), live) for key, live in view.live_rows(broker_name).items())
     if broker_name not in view.groups:
         when = "now" if query.past is None else "then"
         text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= has its changes"
@@ -138,7 +139,7 @@ async def get_broker(
         enable_acting_master=data.enable_acting_master,
         zone_name=data.zone_name,
         topic_count=topic_count,
-        live=_live_list(view, rows.values()),
+        live=_live_list(view, rows),
     )
     return answer(request, _encode(found), position)
 
@@ -152,26 +153,25 @@ async def _beside(view: RouteView, encode: Callable[[], bytes]) -> bytes:
     return await asyncio.to_thread(encode) if len(view.groups) > _OFF_LOOP_GROUPS else encode()
 
 
-def _live_list(view: RouteView, rows: Iterable[LiveRow]) -> list[LiveBroker]:
-    ordered = sorted(rows, key=lambda row: (row.cluster_name, row.broker_name, row.broker_addr))
+def _live_list(view: RouteView, rows: Iterable[tuple[LiveKey, LiveInfo]]) -> list[LiveBroker]:
+    found = dict(rows)
     ids: dict[str, dict[str, int]] = {}
-    for name in {row.broker_name for row in ordered}:
+    for name in {name for name, _, _ in found}:
         ids[name] = {addr: broker_id for broker_id, addr in view.broker_member_group(name).items()}
-    return [_live(row, ids[row.broker_name].get(row.broker_addr)) for row in ordered]
-
-
-def _live(row: LiveRow, broker_id: int | None) -> LiveBroker:
-    return LiveBroker(
-        cluster_name=row.cluster_name,
-        broker_name=row.broker_name,
-        broker_addr=row.broker_addr,
-        broker_id=broker_id,
-        ha_server_addr=row.ha_server_addr,
-        last_update_timestamp=row.last_update_timestamp,
-        heartbeat_timeout_millis=row.heartbeat_timeout_millis,
-        expire_timestamp=row.expire_timestamp,
-        data_version=row.data_version,
-    )
+    return [
+        LiveBroker(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_addr=addr,
+            broker_id=ids[name].get(addr),
+            ha_server_addr=live.ha_server_addr,
+            last_update_timestamp=live.last_update_ms,
+            heartbeat_timeout_millis=live.heartbeat_timeout_ms,
+            expire_timestamp=live.expire_ms,
+            data_version=live.data_version,
+        )
+        for (name, cluster, addr), live in sorted(found.items(), key=lambda row: (row[0][1], row[0]))
+    ]
 
 
 class TopicCounts:

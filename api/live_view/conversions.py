@@ -14,9 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from operator import is_
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from lake.commits import to_ms
 from nameserver.state_machine.changes import TopicChanges, topic_changes
@@ -25,21 +23,16 @@ from nameserver.state_machine.state import (
     OUTCOME_UNCHANGED,
     At,
     BrokerGroup,
-    BrokerKey,
-    HeardChannel,
-    LiveInfo,
     RegisteredMapping,
     RouteState,
     TopicRows,
     TopicTable,
 )
-from nameserver.view.model import BrokerRow, Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
+from nameserver.view.model import BrokerRow, Changes, Row, TopicDelta
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.broker import QueueRow
 from schemas.events import RegisterBroker
 from schemas.route_commit import RouteCommit
-
-_channels = msgspec.json.Decoder(dict[str, HeardChannel])
 
 
 def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState:
@@ -84,7 +77,7 @@ class GroupIndex:
         for topic, found in view.mapping_tables.items():
             pause()
             for (bname, name), entry in found.rows.items():
-                self._mappings[name][topic, bname] = RegisteredMapping(entry.mapping, entry.registered_offset)
+                self._mappings[name][topic, bname] = entry
 
     def is_of(self, view: RouteView) -> bool:
         """Return whether these tables of a view are the indexed ones."""
@@ -100,7 +93,7 @@ class GroupIndex:
             view,
             name,
             clusters=frozenset(self._clusters.get(name, ())),
-            live={key: live_info(one) for key, one in view.live_rows(name).items()},
+            live=view.live_rows(name),
             filter_servers=self._filters.get(name, {}),
             mappings=self._mappings.get(name, {}),
             **more,
@@ -124,10 +117,10 @@ def changes_nothing(view: RouteView, event: RegisterBroker) -> bool:
         view,
         event.broker_name,
         clusters=frozenset((event.cluster_name,)) if is_member else frozenset(),
-        live={key: live_info(live)},
+        live={key: live},
         filter_servers={} if servers is None else {key: servers},
     )
-    at = At(live.last_update_offset, live.last_update_timestamp)
+    at = At(live.last_update_offset, live.last_update_ms)
     return register(group, event, at)[1] is OUTCOME_UNCHANGED
 
 
@@ -163,23 +156,6 @@ def topics_of(view: RouteView, broker_name: str) -> TopicRows:
     return found
 
 
-def live_info(row: LiveRow) -> LiveInfo:
-    """A row of brokerLiveTable as the fold has it."""
-    return LiveInfo(
-        last_update_ms=row.last_update_timestamp,
-        last_update_offset=row.last_update_offset,
-        heartbeat_timeout_ms=row.heartbeat_timeout_millis,
-        expire_ms=row.expire_timestamp,
-        data_version=row.data_version,
-        ha_server_addr=row.ha_server_addr,
-        topic_config_digest=row.topic_config_digest,
-        channels=_channels.decode(row.channels) if row.channels else {},
-    )
-
-
-_json: Final = msgspec.json.Encoder(order="sorted")
-
-
 def changes_to(
     commit: RouteCommit,
     groups: Iterable[tuple[BrokerGroup, BrokerGroup]],
@@ -201,12 +177,12 @@ def changes_to(
             changes.brokers[name] = row
         for cluster in before.clusters ^ after.clusters:
             changes.clusters[cluster, name] = cluster in after.clusters
-        if before.live is not after.live:
-            changes.live.update(_live_changes(before, after))
+        for place, live in _differences(before.live, after.live):
+            changes.live[name, *place] = live
         for place, servers in _differences(before.filter_servers, after.filter_servers):
             changes.filter_servers[name, *place] = servers
         for (topic, bname), entry in _differences(before.mappings, after.mappings):
-            changes.mappings[name, topic, bname] = None if entry is None else MappingRow(entry.mapping, entry.offset)
+            changes.mappings[name, topic, bname] = entry
         rows = topic_changes(before, after)
         if rows is not None:
             moved.append(rows)
@@ -223,22 +199,6 @@ def _broker_row(group: BrokerGroup) -> BrokerRow | None:
     return BrokerRow(group.cluster or "", addrs, group.zone_name, group.enable_acting_master)
 
 
-def _live_row(name: str, key: BrokerKey, info: LiveInfo) -> LiveRow:
-    """A row of brokerLiveTable."""
-    return LiveRow(
-        name,
-        *key,
-        info.last_update_ms,
-        info.last_update_offset,
-        info.heartbeat_timeout_ms,
-        info.expire_ms,
-        info.data_version,
-        info.ha_server_addr,
-        info.topic_config_digest,
-        _json.encode(info.channels).decode(),
-    )
-
-
 def _deltas(moved: TopicChanges) -> Iterator[TopicDelta]:
     """Equal parts are one object, by which `advance.apply_topics` works each out once."""
     brokers = (moved.broker_name,)
@@ -252,12 +212,6 @@ def _deltas(moved: TopicChanges) -> Iterator[TopicDelta]:
 
 def _plain(row: QueueRow | None) -> Row | None:
     return None if row is None else (row[0], row[1], row[2], row[3])
-
-
-def _live_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[tuple[LiveKey, LiveRow | None]]:
-    name = after.broker_name
-    for (cluster, addr), info in _differences(before.live, after.live):
-        yield (name, cluster, addr), None if info is None else _live_row(name, (cluster, addr), info)
 
 
 def _differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:

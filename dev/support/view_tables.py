@@ -58,15 +58,19 @@ def as_tables(view: RouteView) -> dict[str, Rows]:
     for cluster, members in view.clusters.items():
         for member in members:
             add(CLUSTER_ADDR_TABLE, (cluster, member))
-    for live in view.all_live_rows():
-        assert view.live_row(live.broker_name, live.cluster_name, live.broker_addr) is live
+    for broker_key, live in view.all_live_rows():
+        assert view.live_row(*broker_key) is live
         version = live.data_version
         add(
             BROKER_LIVE_TABLE,
-            (live.broker_name, live.cluster_name, live.broker_addr),
-            *(live.last_update_timestamp, live.last_update_offset, live.heartbeat_timeout_millis),
-            *(live.expire_timestamp, version.state_version, version.timestamp, version.counter),
-            *(live.ha_server_addr, live.topic_config_digest, live.channels),
+            broker_key,
+            *(live.last_update_ms, live.last_update_offset, live.heartbeat_timeout_ms),
+            *(live.expire_ms, version.state_version, version.timestamp, version.counter),
+            *(
+                live.ha_server_addr,
+                live.topic_config_digest,
+                msgspec.json.encode(live.channels, order="sorted").decode(),
+            ),
         )
     for (cluster, addr), rows_of_addr in view.filter_tables.items():
         for broker, servers in rows_of_addr.items():
@@ -74,7 +78,7 @@ def as_tables(view: RouteView) -> dict[str, Rows]:
     for topic, mapping in view.mapping_tables.items():
         for (bname, broker), mapping_row in mapping.rows.items():
             text = msgspec.json.encode(mapping_row.mapping).decode()
-            add(TOPIC_QUEUE_MAPPING_INFO_TABLE, (broker, topic, bname), text, mapping_row.registered_offset)
+            add(TOPIC_QUEUE_MAPPING_INFO_TABLE, (broker, topic, bname), text, mapping_row.offset)
     for namespace, table in view.kv.items():
         for key, value in table.items():
             add(KV_CONFIG_TABLE, (namespace, key), value)
@@ -134,7 +138,7 @@ _live_row = st.fixed_dictionaries(
         },
         "haServerAddr": _maybe_text,
         "topicConfigDigest": _maybe_text,
-        "channels": _maybe_text,
+        "channels": st.sampled_from(("{}", '{"g1":["7",5]}', '{"g1":["7",5],"g2":["",0]}')),
     }
 )
 _mapping_row = st.builds(

@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 
 from lake.delta.log import active, table_uri
 from lake.delta.reader import GONE, CommitReader, dataset, read_ahead
-from nameserver.view.model import BrokerRow, Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
+from nameserver.state_machine.state import HeardChannel, LiveInfo, RegisteredMapping
+from nameserver.view.model import BrokerRow, Changes, LiveKey, Row, TopicDelta
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.broker import DataVersion, TopicQueueMappingInfo
 from schemas.route_commit import RouteCommit
@@ -47,6 +48,7 @@ _SLICE_ROWS: Final = 500
 _QUEUE_COLUMNS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 
 _mapping_decoder = msgspec.json.Decoder(TopicQueueMappingInfo, strict=False)
+_channels_decoder = msgspec.json.Decoder(dict[str, HeardChannel])
 
 
 def topic_deltas(table: pa.Table) -> Iterator[TopicDelta]:
@@ -182,7 +184,7 @@ def cluster_members(table: pa.Table) -> Iterator[tuple[tuple[str, str], bool]]:
         yield (cluster, broker_name), not gone
 
 
-def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveRow | None]]:
+def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveInfo | None]]:
     """brokerLiveTable."""
     columns = (
         *("brokerName", "clusterName", "brokerAddr", "lastUpdateTimestamp", "lastUpdateOffset"),
@@ -193,11 +195,12 @@ def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveRow | None]]:
         if gone:
             yield (name, cluster, addr), None
             continue
-        updated, offset, timeout, expires, state_version, timestamp, counter, *texts = values
+        updated, offset, timeout, expires, state_version, timestamp, counter, ha_addr, digest, channels = values
         version = DataVersion(state_version or 0, timestamp or 0, counter or 0)
+        heard = _channels_decoder.decode(channels) if channels else {}
         yield (
             (name, cluster, addr),
-            LiveRow(name, cluster, addr, updated or 0, offset or 0, timeout or 0, expires or 0, version, *texts),
+            LiveInfo(updated or 0, offset or 0, timeout or 0, expires or 0, version, ha_addr, digest, heard),
         )
 
 
@@ -208,13 +211,13 @@ def filter_servers(table: pa.Table) -> Iterator[tuple[LiveKey, tuple[str, ...] |
         yield (name, cluster, addr), None if gone else tuple(servers or ())
 
 
-def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], MappingRow | None]]:
+def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], RegisteredMapping | None]]:
     """topicQueueMappingInfoTable."""
     columns = ("brokerName", "topic", "bname", "mapping", "registeredOffset")
     for gone, (broker_name, topic, bname, mapping, offset) in _records(table, columns):
         yield (
             (broker_name, topic, bname),
-            None if gone or mapping is None else MappingRow(_mapping_decoder.decode(mapping), offset or 0),
+            None if gone or mapping is None else RegisteredMapping(_mapping_decoder.decode(mapping), offset or 0),
         )
 
 

@@ -10,11 +10,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
+from nameserver.state_machine.state import LiveInfo, RegisteredMapping
 from nameserver.view.model import (
     BrokerRow,
     LiveKey,
-    LiveRow,
-    MappingRow,
     RouteBroker,
     Row,
     TopicDelta,
@@ -29,7 +28,7 @@ _FEW: Final = 8
 Topics = Mapping[str, TopicQueues]
 Groups = Mapping[str, RouteBroker]
 Clusters = Mapping[str, tuple[str, ...]]
-LiveRows = Mapping[str, Mapping[tuple[str, str], LiveRow]]
+LiveRows = Mapping[str, Mapping[tuple[str, str], LiveInfo]]
 Filters = Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]
 Mappings = Mapping[str, TopicMapping]
 KvTables = Mapping[str, Mapping[str, str | None]]
@@ -200,11 +199,11 @@ def apply_clusters(before: Clusters, changed: Mapping[tuple[str, str], bool]) ->
     return {cluster: names for cluster, names in clusters.items() if names}
 
 
-def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveRow | None]) -> LiveRows:
+def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveInfo | None]) -> LiveRows:
     """brokerLiveTable."""
     if not changed:
         return before
-    touched: dict[str, dict[tuple[str, str], LiveRow]] = {}
+    touched: dict[str, dict[tuple[str, str], LiveInfo]] = {}
     for (broker_name, cluster, addr), row in changed.items():
         rows = touched.get(broker_name)
         if rows is None:
@@ -220,11 +219,11 @@ def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveRow | None]) -> L
     return live
 
 
-def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], MappingRow | None]) -> Mappings:
+def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], RegisteredMapping | None]) -> Mappings:
     """topicQueueMappingInfoTable."""
     if not changed:
         return before
-    touched: dict[str, dict[tuple[str, str], MappingRow]] = {}
+    touched: dict[str, dict[tuple[str, str], RegisteredMapping]] = {}
     for (broker_name, topic, bname), row in changed.items():
         rows = touched.get(topic)
         if rows is None:
@@ -238,7 +237,7 @@ def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], Mapp
         if not rows:
             mappings.pop(topic, None)
         elif topic not in mappings or mappings[topic].rows != rows:
-            by_offset = sorted(rows, key=lambda key: (rows[key].registered_offset, key))
+            by_offset = sorted(rows, key=lambda key: (rows[key].offset, key))
             winners = {bname: rows[bname, broker_name].mapping for bname, broker_name in by_offset}
             mappings[topic] = TopicMapping(rows, dict(sorted(winners.items())))
     return mappings

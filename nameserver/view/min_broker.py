@@ -71,8 +71,8 @@ def _of_group(previous: RouteBroker, group: RouteBroker, before: RouteView, afte
         offline = old[old_id]
     ha_addr = None
     if offline is None:
-        ha_addr = next((row.ha_server_addr for row in after.live_rows(group.name).values()
-                        if row.broker_addr == new[new_id]), None)  # fmt: skip
+        live = after.live_rows(group.name)
+        ha_addr = next((row.ha_server_addr for (_, addr), row in live.items() if addr == new[new_id]), None)
     for broker_id, addr in new.items():
         if offline is not None or len(new) == 1 or broker_id != new_id:
             yield Notification(group.name, addr, new_id, new[new_id], offline, ha_addr)

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from schemas.broker import DataVersion, TopicQueueMappingInfo
+from nameserver.state_machine.state import LiveInfo, RegisteredMapping
+from schemas.broker import TopicQueueMappingInfo
 from schemas.route_commit import RouteCommit
 
 Row = tuple[int, int, int, int]
@@ -58,29 +59,6 @@ class RouteBroker(msgspec.Struct, frozen=True):
     filter_servers: dict[str, tuple[str, ...]]
 
 
-class LiveRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of brokerLiveTable, key included. Times in milliseconds since the epoch."""
-
-    broker_name: str
-    cluster_name: str
-    broker_addr: str
-    last_update_timestamp: int
-    last_update_offset: int
-    heartbeat_timeout_millis: int
-    expire_timestamp: int
-    data_version: DataVersion
-    ha_server_addr: str | None
-    topic_config_digest: str | None
-    channels: str | None
-
-
-class MappingRow(msgspec.Struct, frozen=True):
-    """The value part of a row of topicQueueMappingInfoTable."""
-
-    mapping: TopicQueueMappingInfo
-    registered_offset: int
-
-
 class TopicMapping(msgspec.Struct, frozen=True, eq=False):
     """Static-topic mappings of one topic.
 
@@ -88,7 +66,7 @@ class TopicMapping(msgspec.Struct, frozen=True, eq=False):
     with the highest registeredOffset.
     """
 
-    rows: dict[tuple[str, str], MappingRow]
+    rows: dict[tuple[str, str], RegisteredMapping]
     by_bname: dict[str, TopicQueueMappingInfo]
 
 
@@ -110,9 +88,9 @@ class Changes(msgspec.Struct):
     brokers: dict[str, BrokerRow | None] = {}
     clusters: dict[tuple[str, str], bool] = {}
     """{(cluster, brokerName): still a member}"""
-    live: dict[LiveKey, LiveRow | None] = {}
+    live: dict[LiveKey, LiveInfo | None] = {}
     filter_servers: dict[LiveKey, tuple[str, ...] | None] = {}
-    mappings: dict[tuple[str, str, str], MappingRow | None] = {}
+    mappings: dict[tuple[str, str, str], RegisteredMapping | None] = {}
     """Keyed brokerName, topic, bname."""
     kv: dict[tuple[str, str], tuple[str | None] | None] = {}
     """{(namespace, key): (value,)}; a null value is a row, too."""

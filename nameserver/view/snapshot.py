@@ -20,8 +20,9 @@ from datetime import datetime
 from itertools import count
 from typing import Final, NamedTuple
 
+from nameserver.state_machine.state import BrokerKey, LiveInfo
 from nameserver.view import apply as advance
-from nameserver.view.model import Changes, LiveRow, TopicQueues
+from nameserver.view.model import Changes, LiveKey, TopicQueues
 from schemas.broker import MASTER_ID, TopicQueueMappingInfo
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, existing, is_reserved
 from schemas.route_commit import NO_COMMIT, RouteCommit
@@ -229,11 +230,11 @@ class RouteView:
         group = self.groups.get(broker_name)
         return {} if group is None else group.row.broker_addrs
 
-    def live_row(self, broker_name: str, cluster: str, addr: str) -> LiveRow | None:
+    def live_row(self, broker_name: str, cluster: str, addr: str) -> LiveInfo | None:
         """The live row of one address of a broker group."""
         return self._live.get(broker_name, {}).get((cluster, addr))
 
-    def live_rows(self, broker_name: str) -> Mapping[tuple[str, str], LiveRow]:
+    def live_rows(self, broker_name: str) -> Mapping[BrokerKey, LiveInfo]:
         """{(cluster, addr): row} of a broker group."""
         return self._live.get(broker_name, {})
 
@@ -241,9 +242,9 @@ class RouteView:
         """Broker groups with a live row."""
         return frozenset(self._live)
 
-    def all_live_rows(self) -> Iterator[LiveRow]:
-        """Every live row."""
-        return (row for rows in self._live.values() for row in rows.values())
+    def all_live_rows(self) -> Iterator[tuple[LiveKey, LiveInfo]]:
+        """Every live row with its key."""
+        return (((name, *key), row) for name, rows in self._live.items() for key, row in rows.items())
 
     def filter_servers(self, cluster: str, addr: str) -> Mapping[str, tuple[str, ...]]:
         """{brokerName: filter servers} registered for an address."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from nameserver.view.model import LiveRow
+from nameserver.state_machine.state import LiveInfo
 from nameserver.view.snapshot import RouteView
 from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
@@ -188,7 +188,7 @@ class GatewayQuotas:
 
     # --- signs of life ---
 
-    def admit_heartbeat(self, actor: Actor, payload_bytes: int, live: LiveRow | None, now_ms: int) -> bool:
+    def admit_heartbeat(self, actor: Actor, payload_bytes: int, live: LiveInfo | None, now_ms: int) -> bool:
         """Return whether a heartbeat is to be written; if not, it is answered as if it were.
 
         Args:
@@ -203,8 +203,8 @@ class GatewayQuotas:
         who, now_s = peer_name(actor), self._clock()
         age = math.inf
         if live is not None:
-            age_ms = now_ms - live.last_update_timestamp
-            age = age_ms / max(1, live.heartbeat_timeout_millis)
+            age_ms = now_ms - live.last_update_ms
+            age = age_ms / max(1, live.heartbeat_timeout_ms)
         if age < _YOUNG and self._limiter.is_low(HEARTBEAT_BYTES, who, now_s):
             self.unwritten += 1  # what is left is for those that need it
             return False

@@ -20,7 +20,8 @@ from dev.support.patches import in_this_thread
 from dev.support.view_tables import as_tables
 from eventlog.base import LogRecord
 from nameserver.state_machine import liveness
-from nameserver.view.model import BrokerRow, Changes, LiveRow, MappingRow
+from nameserver.state_machine.state import LiveInfo, RegisteredMapping
+from nameserver.view.model import BrokerRow, Changes
 from nameserver.view.snapshot import RouteView
 from schemas.events import AnyEvent, encode, routing_key
 from schemas.route_commit import NO_COMMIT
@@ -169,15 +170,15 @@ PLANTED: dict[str, dict[str, Any]] = {
     "brokerAddrTable removed": {"brokers": {"b": None}},
     "clusterAddrTable added": {"clusters": {("d", "b"): True}},
     "clusterAddrTable removed": {"clusters": {("c", "b"): False}},
-    "brokerLiveTable added": {"live": {("b", "c", "b:2"): "like"}},
+    "brokerLiveTable added": {"live": {("b", "c", "b:2"): "equal"}},
     "brokerLiveTable changed": {"live": {LIVE_KEY: "other"}},
     "brokerLiveTable deadline": {"live": {LIVE_KEY: "later"}},
     "brokerLiveTable removed": {"live": {LIVE_KEY: None}},
     "filterServerTable added": {"filter_servers": {("x", "c", "x:1"): ("f:1",)}},
     "filterServerTable changed": {"filter_servers": {LIVE_KEY: ("f:2",)}},
     "filterServerTable removed": {"filter_servers": {LIVE_KEY: None}},
-    "topicQueueMappingInfoTable added": {"mappings": {("x", "T", "x"): MappingRow(make.mapping("T", "x"), 2)}},
-    "topicQueueMappingInfoTable changed": {"mappings": {("b", "T", "b"): MappingRow(make.mapping("T"), 9)}},
+    "topicQueueMappingInfoTable added": {"mappings": {("x", "T", "x"): RegisteredMapping(make.mapping("T", "x"), 2)}},
+    "topicQueueMappingInfoTable changed": {"mappings": {("b", "T", "b"): RegisteredMapping(make.mapping("T"), 9)}},
     "topicQueueMappingInfoTable removed": {"mappings": {("b", "T", "b"): None}},
     "kvConfigTable added": {"kv": {("n", "l"): ("1",)}},
     "kvConfigTable changed": {"kv": {("n", "k"): ("2",)}},
@@ -185,14 +186,14 @@ PLANTED: dict[str, dict[str, Any]] = {
 }
 
 
-def live_row_of(tables: Tables, kind: object) -> LiveRow | None:
+def live_row_of(tables: Tables, kind: object) -> LiveInfo | None:
     row = tables.view.live_row(*LIVE_KEY)
     assert row is not None
-    if kind == "like":
-        return msgspec.structs.replace(row, broker_addr="b:2")
+    if kind == "equal":
+        return row
     if kind == "other":
         return msgspec.structs.replace(row, ha_server_addr="ha:1")
-    return msgspec.structs.replace(row, expire_timestamp=row.expire_timestamp + 1) if kind == "later" else None
+    return msgspec.structs.replace(row, expire_ms=row.expire_ms + 1) if kind == "later" else None
 
 
 @pytest.mark.parametrize("what", PLANTED)

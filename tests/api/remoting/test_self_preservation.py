@@ -45,7 +45,7 @@ def connected(gateway: LocalGateway, stack: ExitStack) -> list[RemotingClient]:
 
 
 def routed(gateway: LocalGateway) -> set[str]:
-    return {row.broker_name for row in gateway.gateway.live_view.view.all_live_rows()}
+    return {name for (name, _, _), _ in gateway.gateway.live_view.view.all_live_rows()}
 
 
 def closed(gateway: LocalGateway) -> list[ChannelClosed]:

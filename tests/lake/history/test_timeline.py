@@ -106,7 +106,7 @@ def test_a_timeline_equals_the_answer_at_each_point_in_time(
         check_no_hole(intervals)
         for moment in moments:
             view = broker_at(history, history.resolve(moment.isoformat()), name)
-            live = sorted((row.cluster_name, row.broker_addr) for row in view.live_rows(name).values())
+            live = sorted(view.live_rows(name))
             state = at(intervals, moment) or {"live": [], "brokerAddrs": None, "alive": False}
             assert sorted((each["clusterName"], each["brokerAddr"]) for each in state["live"]) == live
             assert state["alive"] == bool(live)

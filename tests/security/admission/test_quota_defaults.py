@@ -81,13 +81,13 @@ class Cluster:
 
     def live(self, seconds: int) -> None:
         """Heartbeats each second, and a registration each half minute that repeats the last one."""
-        live: Any = type("Live", (), {"last_update_timestamp": self.now_s * 1000, "heartbeat_timeout_millis": 120_000})
+        live: Any = type("Live", (), {"last_update_ms": self.now_s * 1000, "heartbeat_timeout_ms": 120_000})
         for _ in range(seconds):
             for _ in range(BROKERS + BROKERS // 30):
                 self.quotas.request(Role.BROKER, "10.0.0.1", "")
                 self.quotas.admit_heartbeat(NAT, 250, live, round(self.now_s * 1000))
             self.now_s += 1.0
-            live.last_update_timestamp = self.now_s * 1000 - 29_000
+            live.last_update_ms = self.now_s * 1000 - 29_000
 
 
 def fields(event: RegisterBroker) -> dict[str, Any]:
