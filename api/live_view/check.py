@@ -107,7 +107,7 @@ class Check:
         self._kv: _History[KvTable] = _History(_MOST_KV)
         self._kv_tables: KvTable | None = None
         """The tables' KV configuration that was compared last."""
-        self._topics: set[str] = set()
+        self._topics: list[str] = []
         self._changed: dict[str, int] = {}
         """Groups with changed topics -> offset of the last change."""
         self._told: dict[str, dict[tuple[str, tuple[str, ...]], RowChange]] = {}
@@ -135,9 +135,9 @@ class Check:
 
     def showed(self, topics: Iterable[str]) -> None:
         """Note changed topics that the live view or the tables show."""
-        self._topics.update(topics)
+        self._topics += topics
         if len(self._topics) > _MOST_TOPICS:
-            self._topics, self._all_topics = set(), True
+            self._topics, self._all_topics = [], True
 
     def moved(self, moved: Moved) -> None:
         """Note a step of the tables."""
@@ -211,10 +211,10 @@ class Check:
 
     def _compare_topics(self, tables: RouteView, view: RouteView, found: Comparison, pause: Callable[[], None]) -> None:
         """Compare topics. One with a group that has changed again waits."""
-        topics: Iterable[str] = self._topics
+        topics: Iterable[str] = {*self._topics}
         if self._all_topics:
             topics = chain(view.topics, (topic for topic in tables.topics if topic not in view.topics))
-        self._topics, self._all_topics = set(), False
+        self._topics, self._all_topics = [], False
         known: dict[tuple[int, int], list[str]] = {}
         """Groups whose rows differ, by the two sides, which many topics share."""
         for topic in topics:
@@ -225,7 +225,7 @@ class Check:
                 names = known[id(mine), id(theirs)] = _groups_that_differ(mine, theirs)
             for name in names:
                 if self._changed.get(name, -1) > tables.log_offset:
-                    self._topics.add(topic)
+                    self._topics.append(topic)
                 else:
                     found.add(RowChange(TOPIC_QUEUE_TABLE, (name, topic), _row(theirs, name), _row(mine, name)))
         self._changed = {name: at for name, at in self._changed.items() if at > tables.log_offset}
