@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @with_options
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the backup; must not exist yet.")],
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the backup. It must not exist yet.")],
     *,
     data: DataOptions,
 ) -> None:
-    """Back up tables and event log while routelake goes on."""
+    """Back up tables and event log. routelake can run meanwhile."""
     from ops.backup.manifest import manifest_digest
     from ops.backup.take import take_backup
 

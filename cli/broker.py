@@ -75,7 +75,7 @@ def inner_credentials(text: str) -> Credentials:
 def broker(
     namesrv: NamesrvOrHttp = "",
     config_file: Annotated[
-        Path | None, typer.Option("--config", "-c", help="A broker.conf (key=value); options win over it.")
+        Path | None, typer.Option("--config", "-c", help="File like broker.conf (key=value). Options win over it.")
     ] = None,
     listen: Annotated[
         str | None,
@@ -83,22 +83,27 @@ def broker(
             "--listen", help="Address that answers mqadmin and is registered, HOST:PORT. Port 0: a free port."
         ),
     ] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="brokerClusterName.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="brokerName.")] = None,
-    broker_id: Annotated[int | None, typer.Option("--id", help="brokerId: 0 a master, 1 and above slaves.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Name of the cluster (brokerClusterName).")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the broker (brokerName).")] = None,
+    broker_id: Annotated[
+        int | None, typer.Option("--id", help="Id of the broker (brokerId): 0 a master, 1 and above slaves.")
+    ] = None,
     store: Annotated[
         Path | None,
         typer.Option("--store", help="Folder of the broker. Topics are in config/topics.json in it. Default: ./store."),
     ] = None,
     auto_create_topic: Annotated[
         bool | None,
-        typer.Option("--auto-create-topic/--no-auto-create-topic", help="autoCreateTopicEnable; on by default."),
+        typer.Option(
+            "--auto-create-topic/--no-auto-create-topic",
+            help="Create a topic at the first message to it (autoCreateTopicEnable).",
+        ),
     ] = None,
     http_token: HttpToken = "",
     *,
     client: ClientOptions,
 ) -> None:
-    """Run a broker agent: topics, registration, answers to mqadmin; it keeps no messages."""
+    """Run a broker agent. It has topics, registers them and answers mqadmin, but stores no messages."""
     from cli.run_broker import run_broker
     from clients.broker.config import broker_config
 
@@ -139,13 +144,16 @@ def broker(
 @with_options
 def fleet(
     namesrv: NamesrvOrHttp = "",
-    brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many brokers.")] = 300,
+    brokers: Annotated[int, typer.Option("--brokers", min=1, help="Number of brokers.")] = 300,
     topics: Annotated[
         int, typer.Option("--topics", min=0, help="Number of topics per broker, in addition to the built-in ones.")
     ] = 10_000,
     clusters: Annotated[int, typer.Option("--clusters", min=1, help="Number of clusters.")] = 1,
     heartbeat_period_s: Annotated[
-        float, typer.Option("--heartbeat-period-s", min=0.01, help="Seconds between two registrations of one broker.")
+        float,
+        typer.Option(
+            "--heartbeat-period-s", min=0.01, help="Time between two registrations of one broker, in seconds."
+        ),
     ] = 30.0,
     changes_per_s: Annotated[
         float, typer.Option("--changes-per-s", min=0, help="Topic changes per second in the whole fleet.")
@@ -154,11 +162,13 @@ def fleet(
         float, typer.Option("--duration-s", min=0, help="Stop after this many seconds. 0: stop with Ctrl-C.")
     ] = 0.0,
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="Maximum number of concurrent registrations.")] = 32,
-    timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.01, help="Of one registration.")] = 60.0,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout-s", min=0.01, help="Timeout of one registration, in seconds.")
+    ] = 60.0,
     force_register: Annotated[
         bool,
         typer.Option(
-            "--force-register/--ask-first", help="Send all topics every time, or first ask if they are needed."
+            "--force-register/--ask-first", help="Send all topics each time, or first ask whether they have changed."
         ),
     ] = True,
     unregister: Annotated[

@@ -39,7 +39,7 @@ def fix() -> None:
 
 
 def coverage() -> None:
-    """Check how much of fold, codec and lake their own tests reach, by branches."""
+    """Check the branch coverage of state machine, codec and lake by their own tests."""
     from dev.developer import run_coverage
 
     raise typer.Exit(run_coverage())
@@ -57,7 +57,9 @@ def torture(
         float, typer.Option("--minutes", min=0.2, help="Duration of traffic and faults, in minutes.")
     ] = 5.0,
     seed: Annotated[int, typer.Option("--seed", help="Seed. The same seed plans the same run.")] = 1,
-    log: Annotated[str, typer.Option("--event-log", help="sqlite, or kafka, which the run starts.")] = "sqlite",
+    log: Annotated[
+        str, typer.Option("--event-log", help="Event log: sqlite, or kafka, which the run starts.")
+    ] = "sqlite",
     gateways: Annotated[
         int, typer.Option("--gateways", min=1, max=2, help="Number of gateways. One of them runs within `serve`.")
     ] = 1,

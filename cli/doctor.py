@@ -59,9 +59,9 @@ def doctor(
 ) -> None:
     """Check tables, event log and checkpoint, and print the repair of each problem. Only --repair changes anything.
 
-    Tables at a URL are fetched first, with all their past.
+    Tables at a URL are downloaded first, with their whole history.
 
-    Exit code 0: nothing is wrong (any more); 1: something is; 2: it could not be looked at.
+    Exit code 0: nothing is wrong, or all is repaired. 1: something is wrong. 2: the data could not be examined.
     """
     from ops.doctor.examine import examine
     from ops.doctor.repair import Repair, check_can_repair

@@ -23,7 +23,7 @@ from schemas.errors import SetupError
 
 @with_options
 def gateway(*, data: DataOptions, options: GatewayOptions) -> None:
-    """Run gateways alone: they answer from the tables and the end of the event log, and write to it."""
+    """Run gateways alone. They answer from the event log or the tables, and write to the event log."""
     if options.workers == 1:
         raise typer.Exit(run(data, options))
     configure("serve")
@@ -86,9 +86,9 @@ def health(
     http: Http = "127.0.0.1:8080",
     timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.1, help="Timeout, in seconds.")] = 4.0,
 ) -> None:
-    """Ask the gateway on this machine, at the address of --http, whether it runs.
+    """Check that the gateway on this machine runs, at the address of --http.
 
-    Exit code 0: it does; 1: it does not.
+    Exit code 0: it runs. 1: it does not.
     """
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 

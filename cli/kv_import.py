@@ -204,12 +204,12 @@ async def put_all(address: str, tables: KvTables, keys: Credentials | None = Non
 
 @with_options
 def import_kv(
-    file: Annotated[Path, typer.Argument(help="kvConfig.json of a stock NameServer.")],
+    file: Annotated[Path, typer.Argument(help="File kvConfig.json of a stock NameServer.")],
     namesrv: Namesrv = "127.0.0.1:9876",
     *,
     client: ClientOptions,
 ) -> None:
-    """Take over the KV configuration (order topics) of a stock NameServer."""
+    """Import the KV configuration (order topics) of a stock NameServer."""
     addresses = namesrv_addresses(namesrv, namesrv_source(namesrv, "--namesrv"))
     keys = client.keys()
     encryption = client.encryption()

@@ -18,12 +18,10 @@ from cli.usage import group
 from runtime.machine import acting_as_owner, mask_files
 from schemas.errors import SetupError
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="s3://, gs:// or az://bucket/prefix.")]
+Url = Annotated[str, typer.Argument(metavar="URL", help="Location of the tables: s3://, gs:// or az://bucket/prefix.")]
 Folder = Annotated[
     Path,
-    typer.Argument(
-        metavar="DATA_DIR", callback=usable_folder, help="A data directory; the tables are in DATA_DIR/lake."
-    ),
+    typer.Argument(metavar="DATA_DIR", callback=usable_folder, help="Data directory. Its tables are in DATA_DIR/lake."),
 ]
 
 lake = group("Download tables from an object store, or upload those of a data directory.")
@@ -31,9 +29,9 @@ lake = group("Download tables from an object store, or upload those of a data di
 
 @lake.command()
 def get(url: Url, data_dir: Folder, data_mode: DataMode = "700") -> None:
-    """Fetch the tables at a URL, with all the past that is kept; a fold may go on meanwhile.
+    """Download the tables at a URL, with their whole history. The fold can run meanwhile.
 
-    Then whatever takes --data-dir DATA_DIR reads them: history, sql, spark-sql; it is a lake of its own from there on.
+    history, sql and spark-sql read them with --data-dir DATA_DIR. Later changes at the URL do not reach this copy.
     """
     from lake.store import open_store
     from lake.transfer import get as run
@@ -48,9 +46,9 @@ def get(url: Url, data_dir: Folder, data_mode: DataMode = "700") -> None:
 
 @lake.command()
 def put(data_dir: Folder, url: Url) -> None:
-    """Put a data directory's tables where there are none yet; stop its fold first.
+    """Upload the tables of a data directory to a URL that has none. Stop the fold first.
 
-    From then on routelake runs with --lake URL; the event log stays where it is. So a restored backup gets there, too.
+    Afterwards start routelake with --lake URL. The event log stays where it is. The tables can be a restored backup.
     """
     from lake.delta.ddl import lock_lake
     from lake.store import open_store, probe

@@ -46,7 +46,7 @@ def plan(
     ] = 10,
     gateways: Annotated[
         int | None,
-        typer.Option("--gateways", min=1, max=100, help="Least number of gateways. Default: 2; 1 of SQLite."),
+        typer.Option("--gateways", min=1, max=100, help="Minimum number of gateways. Default: 2; with SQLite 1."),
     ] = None,
     one_machine: Annotated[
         bool, typer.Option("--one-machine", help="Plan for `serve` with the event log in SQLite.")

@@ -32,9 +32,9 @@ def route(
 ) -> None:
     """Show a topic's route, as clients get it.
 
-    A NameServer that does not answer is passed over. With --watch, a routelake asked over HTTP tells every change at
-    once; other NameServers are asked again every 30 s. JSON is the route as routelake's HTTP gives it; with --watch, a
-    line a change: {"time", "topic", "route"}, where a missing topic's route is null.
+    If a NameServer does not answer, the next one is asked. With --watch, a routelake that is asked over HTTP sends each
+    change at once. Other NameServers are asked every 30 s. JSON is the route as in routelake's HTTP API. With --watch,
+    JSON has one line per change, {"time", "topic", "route"}. The route of a topic that does not exist is null.
     """
     from cli.route_show import show_route
     from clients.route.settings import RouteSettings

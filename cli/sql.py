@@ -25,13 +25,13 @@ def sql(
         typer.Option("--limit", min=1, help="Maximum rows of each result. Default: 1,000 in a table, else all."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Ask the tables in DuckDB's SQL, by their names; at a terminal without a query, as often as you like.
+    """Query the tables in DuckDB's SQL. Without a query, start a session at a terminal.
 
-    It only reads, and routelake may run: all tables at the newest epoch.
-    docs/how-to/analyze/queries.md has the views and macros beside them (route_at, changes_between, live_at),
-    docs/reference/tables.md the columns. Tables at a URL are fetched first, with all their past.
+    It only reads. routelake can run meanwhile. All tables are at the newest epoch.
+    docs/how-to/analyze/queries.md has the views and macros (route_at, changes_between, live_at),
+    docs/reference/tables.md has the columns. Tables at a URL are downloaded first, with their whole history.
     """
     from lake.history.no_pandas import keep_pandas_out
 
@@ -57,10 +57,10 @@ def spark_sql(
     ] = None,
     driver_memory: DriverMemory = "1g",
 ) -> None:
-    """Ask the tables in Spark SQL, by their names; at a terminal without a query, as often as you like.
+    """Query the tables in Spark SQL. Without a query, start a session at a terminal.
 
-    It only reads, and routelake may run. JSON has one object per line. docs/reference/tables.md has the
-    columns. Tables at a URL are fetched first, with all their past.
+    It only reads. routelake can run meanwhile. JSON has one object per line. docs/reference/tables.md has the
+    columns. Tables at a URL are downloaded first, with their whole history.
     """
     from pipelines.spark_sql import run_spark_sql
 

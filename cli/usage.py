@@ -249,7 +249,7 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.", metavar="SHELL")],
+    shell: Annotated[Shell, typer.Argument(help="Name of the shell: bash, zsh or fish.", metavar="SHELL")],
 ) -> None:
     """Print a completion script."""
     from typer._completion_shared import get_completion_script

@@ -45,10 +45,12 @@ async def cluster_list(
     more_stats: Annotated[
         bool, typer.Option("-m", "--moreStats", help="Show the number of messages of yesterday and today.")
     ] = False,
-    interval: Annotated[int | None, typer.Option("-i", "--interval", help="Seconds between repetitions.")] = None,
-    cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="One cluster only.")] = None,
+    interval: Annotated[
+        int | None, typer.Option("-i", "--interval", help="Time between two lists, in seconds. Default: one list only.")
+    ] = None,
+    cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="List only this cluster.")] = None,
 ) -> CommandResult:
-    """List all brokers of all clusters and how they are."""
+    """List all brokers of all clusters with their statistics."""
     if interval is not None and interval < 1:
         raise SetupError(f"-i {interval}: expected at least 1 second")
     cluster = None if cluster_name is None else values.not_blank(cluster_name, "-c")

@@ -40,7 +40,7 @@ DryRun = Annotated[
 ]
 TimeoutS = Annotated[
     float,
-    typer.Option("--timeout-s", min=0.001, help="Timeout of each request in milliseconds, including the connect."),
+    typer.Option("--timeout-s", min=0.001, help="Timeout of each request, in seconds, including the connect."),
 ]
 
 

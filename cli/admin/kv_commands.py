@@ -42,8 +42,11 @@ def register(app: typer.Typer) -> None:
 async def update_order_conf(
     admin: Admin,
     topic: Annotated[str, typer.Option("-t", "--topic", help="Topic name.")],
-    method: Annotated[Method, typer.Option("-m", "--method", help="What to do.")],
-    order_conf: Annotated[str | None, typer.Option("-v", "--orderConf", help="broker-a:4;broker-b:4, for put.")] = None,
+    method: Annotated[Method, typer.Option("-m", "--method", help="Action: put, get or delete.")],
+    order_conf: Annotated[
+        str | None,
+        typer.Option("-v", "--orderConf", help="Order configuration for put, such as 'broker-a:4;broker-b:4'."),
+    ] = None,
 ) -> CommandResult:
     """Put, get or delete a topic's order configuration."""
     topic = values.not_blank(topic, "-t")

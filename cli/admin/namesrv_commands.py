@@ -31,14 +31,14 @@ def register(app: typer.Typer) -> None:
 
 
 async def wipe_write_perm(admin: Admin, broker_name: BrokerName) -> CommandResult:
-    """Take the write permission from all topics of a broker, on every NameServer."""
+    """Remove the write permission of all topics of a broker, on every NameServer."""
     name = values.not_blank(broker_name, "-b")
     await admin.change_each_name_server(requests.wipe_write_perm(name), lambda answer: _topics(answer, "wipe", name))
     return CommandResult()
 
 
 async def add_write_perm(admin: Admin, broker_name: BrokerName) -> CommandResult:
-    """Give permission 6 to all topics of a broker, on every NameServer."""
+    """Set permission 6 (read and write) for all topics of a broker, on every NameServer."""
     name = values.not_blank(broker_name, "-b")
     await admin.change_each_name_server(requests.add_write_perm(name), lambda answer: _topics(answer, "add", name))
     return CommandResult()

@@ -35,8 +35,10 @@ from schemas.route import TopicRouteData
 DEFAULT_QUEUE_NUMS = 8
 DEFAULT_PERM = 6
 
-BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="One broker, HOST:PORT.")]
-ClusterName = Annotated[str | None, typer.Option("-c", "--clusterName", help="All masters of a cluster.")]
+BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="Address of one broker, HOST:PORT.")]
+ClusterName = Annotated[
+    str | None, typer.Option("-c", "--clusterName", help="Cluster. The command goes to all its masters.")
+]
 TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
 
 ONE_BROKER = "broker"
@@ -57,18 +59,28 @@ async def update_topic(
     topic: TopicName,
     broker_addr: BrokerAddr = None,
     cluster_name: ClusterName = None,
-    read_queue_nums: Annotated[int, typer.Option("-r", "--readQueueNums", help="Read queues.")] = DEFAULT_QUEUE_NUMS,
-    write_queue_nums: Annotated[int, typer.Option("-w", "--writeQueueNums", help="Write queues.")] = DEFAULT_QUEUE_NUMS,
-    perm: Annotated[int, typer.Option("-p", "--perm", help="2 (W), 4 (R) or 6 (RW).")] = DEFAULT_PERM,
+    read_queue_nums: Annotated[
+        int, typer.Option("-r", "--readQueueNums", help="Number of read queues.")
+    ] = DEFAULT_QUEUE_NUMS,
+    write_queue_nums: Annotated[
+        int, typer.Option("-w", "--writeQueueNums", help="Number of write queues.")
+    ] = DEFAULT_QUEUE_NUMS,
+    perm: Annotated[
+        int, typer.Option("-p", "--perm", help="Permission: 2 (write), 4 (read) or 6 (both).")
+    ] = DEFAULT_PERM,
     order: Annotated[
         list[str] | None,
-        typer.Option("-o", "--order", help="true or false: ordered topic; json or table: same as --output."),
+        typer.Option("-o", "--order", help="Ordered topic: true or false. As elsewhere, json or table is the output."),
     ] = None,
-    unit: Annotated[str, typer.Option("-u", "--unit", help="true or false: unit topic.")] = "false",
-    has_unit_sub: Annotated[str, typer.Option("-s", "--hasUnitSub", help="true or false: has unit sub.")] = "false",
-    attributes: Annotated[str, typer.Option("-a", "--attributes", help="+key=value,-key")] = "",
+    unit: Annotated[str, typer.Option("-u", "--unit", help="Unit topic: true or false.")] = "false",
+    has_unit_sub: Annotated[
+        str, typer.Option("-s", "--hasUnitSub", help="Unit subscription: true or false.")
+    ] = "false",
+    attributes: Annotated[
+        str, typer.Option("-a", "--attributes", help="Edits of attributes, such as +key=value,-key: + sets, - removes.")
+    ] = "",
 ) -> CommandResult:
-    """Create a topic or change it."""
+    """Create or change a topic."""
     ordered = _order(admin, order or [])
     config = TopicConfig(
         topic_name=values.topic_to_change(topic.strip()),
@@ -137,7 +149,7 @@ async def _order_cluster(admin: Admin, config: TopicConfig, cluster: str) -> Non
 
 async def update_topic_list(
     admin: Admin,
-    filename: Annotated[Path, typer.Option("-f", "--filename", help="JSON array of TopicConfig.")],
+    filename: Annotated[Path, typer.Option("-f", "--filename", help="File with a JSON array of TopicConfig.")],
     broker_addr: BrokerAddr = None,
     cluster_name: ClusterName = None,
 ) -> CommandResult:
@@ -160,7 +172,7 @@ async def update_topic_list(
 async def update_topic_perm(
     admin: Admin,
     topic: TopicName,
-    perm: Annotated[int, typer.Option("-p", "--perm", help="2 (W), 4 (R) or 6 (RW).")],
+    perm: Annotated[int, typer.Option("-p", "--perm", help="Permission: 2 (write), 4 (read) or 6 (both).")],
     broker_addr: BrokerAddr = None,
     cluster_name: ClusterName = None,
 ) -> CommandResult:
@@ -217,7 +229,9 @@ def _master_name(route: TopicRouteData, addr: str) -> str:
 async def delete_topic(
     admin: Admin,
     topic: TopicName,
-    cluster_name: Annotated[str, typer.Option("-c", "--clusterName", help="From which cluster.")],
+    cluster_name: Annotated[
+        str, typer.Option("-c", "--clusterName", help="Cluster with the masters that delete the topic.")
+    ],
 ) -> CommandResult:
     """Delete a topic from the masters of a cluster, then from every NameServer."""
     topic = values.topic_to_delete(topic)

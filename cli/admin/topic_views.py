@@ -147,7 +147,7 @@ def register(app: typer.Typer) -> None:
 async def topic_list(
     admin: Admin,
     cluster_model: Annotated[
-        bool, typer.Option("-c", "--clusterModel", help="Show the cluster and consumers too.")
+        bool, typer.Option("-c", "--clusterModel", help="Also show cluster and consumer groups of each topic.")
     ] = False,
 ) -> CommandResult:
     """List all topics of a NameServer."""
@@ -213,7 +213,7 @@ async def topic_route(
     list_format: Annotated[
         bool,
         typer.Option(
-            "-l", "--list", help="As a table. No effect: it is always a table (mqadmin prints JSON without it)."
+            "-l", "--list", help="No effect. The route is always a table. mqadmin prints JSON without this option."
         ),
     ] = False,
 ) -> CommandResult:
@@ -254,7 +254,12 @@ async def topic_status(
     admin: Admin,
     topic: TopicName,
     cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", help="Find the brokers by the route of this name, e.g. a cluster.")
+        str | None,
+        typer.Option(
+            "-c",
+            "--cluster",
+            help="Topic with the route that names the brokers, for example a cluster's. Default: --topic.",
+        ),
     ] = None,
 ) -> CommandResult:
     """Show a topic's offsets, queue by queue."""
@@ -334,9 +339,9 @@ def _when(timestamp_ms: int) -> str:
 async def allocate_mq(
     admin: Admin,
     topic: TopicName,
-    ip_list: Annotated[str, typer.Option("-i", "--ipList", help="Consumers, separated by commas.")],
+    ip_list: Annotated[str, typer.Option("-i", "--ipList", help="Addresses of the consumers, separated by commas.")],
 ) -> CommandResult:
-    """Show which queues each of some consumers would get (AllocateMessageQueueAveragely)."""
+    """Show the queues that each consumer gets from AllocateMessageQueueAveragely."""
     clients = values.consumers(ip_list)
     topic = values.not_blank(topic, "-t")
     queues = sorted(topic_subscribe_info(topic, await admin.route(topic)))

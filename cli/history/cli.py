@@ -32,7 +32,7 @@ def changes(
 ) -> None:
     """Show all changes with time and sender, newest first.
 
-    In the table, rows that one cause changed alike in several topics are one line. JSON is an object a line.
+    In the table, equal changes of several topics by one event are one line. JSON has one object per line.
     """
     from cli.history.show import show_changes
 
@@ -53,8 +53,8 @@ def diff(
 ) -> None:
     """Show the differences between two points in time.
 
-    In the table, + is a row of the later point in time alone, - of the earlier alone, ~ of both, with other values.
-    --command, --peer, --user and --outcome keep the rows that such a change touched.
+    In the table, + marks a row of the later point in time only, - a row of the earlier only, ~ a row with other values.
+    --command, --peer, --user and --outcome keep the rows that such a change affected.
     """
     from cli.history.show import show_diff
 

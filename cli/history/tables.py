@@ -107,7 +107,7 @@ def _digests(texts: Sequence[str]) -> dict[int, str]:
 
 
 def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake: LakeUrl = "") -> None:
-    """Make the interval tables again from all changes. Stop the fold first. Gateways can run."""
+    """Rebuild the interval tables from all changes. Stop the fold first. Gateways can run."""
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
 

@@ -120,7 +120,7 @@ def _below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:  #
 
 
 def _section(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401
-    words = [argument.display_name_raw.upper() for argument in command.params if argument.param_type_name == "argument"]
+    words = [_argument(one) for one in command.params if one.param_type_name == "argument"]
     own = [option for option in command.params if _panel(option) not in GROUPS and not option.hidden]
     shared = list(dict.fromkeys(_panel(option) for option in command.params if _panel(option) in GROUPS))
     yield f"### {name}"
@@ -131,7 +131,7 @@ def _section(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401
     yield ""
     arguments = [option for option in own if option.param_type_name == "argument" and option.help]
     if arguments:
-        yield table(("argument", "meaning"), ((code(one.display_name_raw.upper()), _meaning(one)) for one in arguments))
+        yield table(("argument", "meaning"), ((code(_argument(one)), _meaning(one)) for one in arguments))
     if options := [option for option in own if option.param_type_name == "option"]:
         rows = ((_spelled(one), _variables(one), code(_default(one)), _meaning(one)) for one in options)
         yield table(("option", "variable", "default", "meaning"), rows)
@@ -139,6 +139,11 @@ def _section(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401
         links = (f"[{title}](settings.md#{title.lower().replace(' ', '-')})" for title in shared if title)
         yield f"Further options: {', '.join(links)}."
         yield ""
+
+
+def _argument(argument: Any) -> str:  # noqa: ANN401
+    name = argument.display_name_raw.upper().strip("[]")
+    return name if argument.required else f"[{name}]"
 
 
 def _group(title: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.routelake import ROOT
+from dev.reference.options import commands
 from dev.support.command import command, environment, process
 
 ENVIRONMENT = environment()
@@ -43,6 +44,13 @@ def test_help_names_the_program_and_cuts_nothing(words: list[str]) -> None:
     assert not re.search("[\u2500-\u257f\u2026\x1b]|\\.\\.\\.$", shown.stdout.replace("]...", ""), re.MULTILINE)
     for variable in re.findall(r"env\s+var:\s+(\w+)", shown.stdout):
         assert variable in {"NAMESRV_ADDR"} or variable.startswith("ROUTELAKE_")
+
+
+def test_each_option_and_argument_is_described_by_sentences() -> None:
+    for name, found in commands():
+        for param in found.params:
+            text = getattr(param, "help", None) or ""
+            assert param.hidden or re.fullmatch(r"[A-Z].*\.", text, re.DOTALL), f"{name}: {param.name}: {text!r}"
 
 
 def test_help_shows_the_whole_of_a_long_variable() -> None:
