@@ -256,7 +256,7 @@ class _Link(asyncio.Protocol):
         try:
             received = self._incoming.receive_data(data)
         except ProtocolError as error:
-            self._fail(ConnectionLostError(self._address, f"answered with bytes that are no frame: {error}"))
+            self._fail(ConnectionLostError(self._address, f"cannot read the answer: {error}"))
             if self._transport is not None:
                 self._transport.abort()
             return

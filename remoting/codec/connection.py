@@ -15,6 +15,7 @@ import struct
 from typing import Final, Protocol
 
 from remoting.codec.frame import (
+    CHECK_ENCODER,
     DEFAULT_FRAME_LIMIT_BYTES,
     FLAG_RESPONSE,
     HEADER_LIMIT_BYTES,
@@ -203,7 +204,9 @@ class RemotingConnection:
             is_long = header_length > HEADER_LIMIT_BYTES and not self._keep_responses
             if length > _PLAIN_LENGTH and not self._keep_responses:
                 if is_long:
-                    raise ProtocolError(f"header of {header_length} bytes is over the limit of {HEADER_LIMIT_BYTES}")
+                    raise ProtocolError(
+                        f"header of {header_length} bytes is over the limit of {HEADER_LIMIT_BYTES}. {CHECK_ENCODER}"
+                    )
                 if body_at > size:
                     self._announced, self._needed = end - at, body_at - at
                     return at
@@ -247,7 +250,7 @@ def _decode_head(mark: int, header: bytes, size: int) -> RemotingCommand:
     if command.code != RequestCode.REGISTER_BROKER:
         raise ProtocolError(
             f"frame of {size} bytes with request code {command.code}: only REGISTER_BROKER may have more than "
-            f"{PLAIN_FRAME_LIMIT_BYTES}"
+            f"{PLAIN_FRAME_LIMIT_BYTES}. {CHECK_ENCODER}"
         )
     problem = fields_problem(command)
     if problem is not None:

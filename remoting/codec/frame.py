@@ -97,10 +97,12 @@ class RemotingCommand(msgspec.Struct):
         return None if self.ext_fields is None else self.ext_fields.get(name)
 
 
-HTTP_IS_ELSEWHERE: Final = "this is the remoting port, HTTP is on the one that --http names (8080 by default)"
+HTTP_IS_ELSEWHERE: Final = "this port has no HTTP. Use the port that --http names (default: 8080)."
 GRPC_IS_ELSEWHERE: Final = (
-    "this is the remoting port; gRPC clients use RocketMQ Proxy, which is another process (port 8081 by default)"
+    "this port has no gRPC. Use RocketMQ Proxy, which is a process of its own (default port: 8081)."
 )
+_CHECK_PEER: Final = "Check the program at the other end of the connection."
+CHECK_ENCODER: Final = "Check the client library of the sender."
 _HTTP_STARTS: Final = frozenset(
     int.from_bytes(method) for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN")
 )
@@ -127,21 +129,28 @@ def check_length(length: int, frame_limit_bytes: int) -> None:
         ProtocolError: Below the four bytes that every frame has, or over the limit.
     """
     if length < MIN_LENGTH:
-        raise ProtocolError(f"frame length {length} is below {MIN_LENGTH}", length=length)
+        raise ProtocolError(
+            f"frame length {length} is below {MIN_LENGTH}, so these bytes are not RocketMQ's protocol. {_CHECK_PEER}"
+        )
     if length > frame_limit_bytes - LENGTH_BYTES:
         if length in _HTTP_STARTS:
-            raise ProtocolError(f"an HTTP request; {HTTP_IS_ELSEWHERE}", protocol="HTTP")
+            raise ProtocolError(f"an HTTP request: {HTTP_IS_ELSEWHERE}", protocol="HTTP")
         if length == _HTTP_2_START:
-            raise ProtocolError(f"the preface of HTTP/2; {GRPC_IS_ELSEWHERE}", protocol="HTTP/2")
+            raise ProtocolError(f"the preface of HTTP/2: {GRPC_IS_ELSEWHERE}", protocol="HTTP/2")
         if length == _HTTP_ANSWER:
             raise ProtocolError(
-                "an HTTP answer; that is an HTTP port, remoting is on the one that --remoting names (9876 by default)",
+                "an HTTP answer: that port is for HTTP. Use the port that --remoting names (default: 9876).",
                 protocol="HTTP",
             )
         if length >> 16 == _TLS_START:
-            raise ProtocolError("a TLS ClientHello; this port offers no TLS", protocol="TLS")
+            raise ProtocolError(
+                "a TLS ClientHello: this port has no TLS. Turn TLS off in the client, or start the gateway with "
+                "--tls-cert and --tls-key.",
+                protocol="TLS",
+            )
         raise ProtocolError(
-            f"frame of {length + LENGTH_BYTES} bytes is over the limit of {frame_limit_bytes}", length=length
+            f"frame of {length + LENGTH_BYTES} bytes is over the limit of {frame_limit_bytes}. If a broker sends it, "
+            f"divide its topics among several brokers. {_CHECK_PEER}"
         )
 
 
@@ -157,9 +166,9 @@ def check_mark(mark: int, length: int) -> None:
     """
     header_length = mark & MAX_HEADER_BYTES
     if mark >> 24 > _ROCKETMQ:
-        raise ProtocolError(f"header type {mark >> 24} is neither JSON (0) nor ROCKETMQ (1)", type=mark >> 24)
+        raise ProtocolError(f"header type {mark >> 24} is unknown: JSON is 0, ROCKETMQ is 1. {_CHECK_PEER}")
     if header_length == 0 or header_length > length - 4:
-        raise ProtocolError(f"header length {header_length} in a frame of length {length}", header_length=header_length)
+        raise ProtocolError(f"header length {header_length} does not fit a frame of length {length}. {_CHECK_PEER}")
 
 
 def decode_frame(frame: bytes, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES) -> RemotingCommand:
@@ -169,27 +178,23 @@ def decode_frame(frame: bytes, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTE
         ProtocolError: The bytes are not exactly one frame.
     """
     if len(frame) < 8:
-        raise ProtocolError(f"{len(frame)} bytes are no frame")
+        raise ProtocolError(f"{len(frame)} bytes are not a frame: it has at least 8")
     length, mark = _FRAME_START.unpack_from(frame)
     check_length(length, frame_limit_bytes)
     check_mark(mark, length)
     if len(frame) != LENGTH_BYTES + length:
-        raise ProtocolError(f"{len(frame)} bytes are not one frame of length {length}")
+        raise ProtocolError(f"{len(frame)} bytes are not exactly one frame of length {length}")
     end = 8 + (mark & MAX_HEADER_BYTES)
     return decode_header(mark >> 24, frame[8:end], frame[end:])
 
 
 def decode_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCommand:
-    """Decode a header; the body is taken as it is (RemotingCommand.headerDecode).
+    """Decode a header of a type that `check_mark` accepted; the body is taken as it is (RemotingCommand.headerDecode).
 
     Raises:
         ProtocolError: The header cannot be read.
     """
-    if serialize_type == _JSON:
-        return _decode_json(header, body)
-    if serialize_type == _ROCKETMQ:
-        return _decode_binary(header, body)
-    raise ProtocolError(f"header type {serialize_type} is neither JSON (0) nor ROCKETMQ (1)", type=serialize_type)
+    return _decode_json(header, body) if serialize_type == _JSON else _decode_binary(header, body)
 
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -212,7 +217,7 @@ def decode_long_header(serialize_type: int, header: bytes, body: bytes) -> Remot
             return command
     raise ProtocolError(
         f"header of {len(header)} bytes is over the limit of {HEADER_LIMIT_BYTES}: "
-        "only PUT_KV_CONFIG may have more, for its value"
+        f"only PUT_KV_CONFIG may have more, for its value. {CHECK_ENCODER}"
     )
 
 
@@ -237,7 +242,7 @@ def _decode_json(header: bytes, body: bytes) -> RemotingCommand:
         fields = _decode_strict(header)
     except (ValueError, RecursionError) as error:
         if len(header) > HEADER_LIMIT_BYTES:
-            raise ProtocolError(f"JSON header: {error}") from error
+            raise _undecoded("JSON", error) from error
         return _decode_json_loosely(header, body)
     name = fields.language
     return RemotingCommand(
@@ -252,6 +257,10 @@ def _decode_json(header: bytes, body: bytes) -> RemotingCommand:
     )
 
 
+def _undecoded(kind: str, reason: Exception) -> ProtocolError:
+    return ProtocolError(f"cannot decode the {kind} header: {reason}. {CHECK_ENCODER}")
+
+
 class _Number(str):
     """A number as it was written."""
 
@@ -259,7 +268,7 @@ class _Number(str):
 
 
 def _no_json(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 _decode_loosely = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_json).decode
@@ -270,10 +279,10 @@ def _decode_json_loosely(header: bytes, body: bytes) -> RemotingCommand:
     try:
         fields = _decode_loosely(header.decode())
         if not isinstance(fields, dict):
-            raise ProtocolError("JSON header: no object")
+            raise ValueError("it is not an object")
         embedded = fields.get("body")
         if embedded not in (None, "") and not isinstance(embedded, list):
-            raise ProtocolError("JSON header: key 'body' holds something else than bytes")
+            raise ValueError("'body' does not hold bytes")
         return RemotingCommand(
             _int(fields.get("code"), "code"),
             _ext_fields(fields.get("extFields")),
@@ -285,7 +294,7 @@ def _decode_json_loosely(header: bytes, body: bytes) -> RemotingCommand:
             _language(fields.get("language", "JAVA")),
         )
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"JSON header: {error}") from error
+        raise _undecoded("JSON", error) from error
 
 
 def _ext_fields(value: object) -> dict[str, str] | None:
@@ -297,7 +306,7 @@ def _ext_fields(value: object) -> dict[str, str] | None:
         return {name: text for name, text in texts.items() if text is not None}
     if value is None or (value in ("", "null") and not isinstance(value, _Number)):
         return None
-    raise ProtocolError("JSON header: key 'extFields' holds no object")
+    raise ValueError("'extFields' is not an object")
 
 
 def _writable(text: str) -> str:
@@ -341,7 +350,7 @@ _LONGEST_NUMBER: Final = 1_000
 def _java_number(written: str) -> str:
     """Integer.toString, BigDecimal.toString or, of a number with an exponent, Double.toString."""
     if len(written) > _LONGEST_NUMBER:
-        raise ProtocolError(f"JSON header: a number of {len(written)} characters")
+        raise ValueError(f"a number has {len(written)} characters, more than {_LONGEST_NUMBER}")
     mantissa, _, exponent = written.lower().partition("e")
     if not int(exponent or "0"):
         written = mantissa
@@ -381,7 +390,7 @@ def _int(value: object, name: str) -> int:
             return int(max(MIN_INT, min(MAX_INT, float(text))))
         if _INTEGER.fullmatch(text) and MIN_INT <= (number := int(text.partition(".")[0])) <= MAX_INT:
             return number
-    raise ProtocolError(f"JSON header: key {name!r} is no int: {str(value)[:40]}")
+    raise ValueError(f"{name!r} is not a 32-bit number: {str(value)[:40]}")
 
 
 def _language(value: object) -> LanguageCode | None:
@@ -390,7 +399,7 @@ def _language(value: object) -> LanguageCode | None:
         return _LANGUAGES.get(value or "")
     language = _LANGUAGES_BY_CODE.get(_int(value, "language")) if isinstance(value, _Number) else None
     if language is None:
-        raise ProtocolError(f"JSON header: no such language: {str(value)[:40]!r}")
+        raise ValueError(f"'language' is unknown: {str(value)[:40]!r}")
     return language
 
 
@@ -400,13 +409,11 @@ def _decode_binary(header: bytes, body: bytes) -> RemotingCommand:
         code, language, version, opaque, flag = _BINARY_START.unpack_from(header)
         remark, at = _read_text(header, _BINARY_START.size, INT)
         (length,) = INT.unpack_from(header, at)
-    except struct.error as error:
-        raise ProtocolError("ROCKETMQ header: cut short") from error
-    ext_fields = None
-    if length > 0:
         if length > len(header):
-            raise ProtocolError(f"ROCKETMQ header: extFields of {length} bytes in a header of {len(header)}")
-        ext_fields = _decode_entries(header, at + 4, at + 4 + length)
+            raise ValueError(f"its extFields have {length} bytes, and the header has {len(header)}")
+        ext_fields = _decode_entries(header, at + 4, at + 4 + length) if length > 0 else None
+    except (struct.error, ValueError) as error:
+        raise _undecoded("ROCKETMQ", error) from error
     return RemotingCommand(
         code,
         ext_fields,
@@ -424,17 +431,14 @@ def _decode_entries(header: bytes, at: int, end: int) -> dict[str, str]:
     """RocketMQSerializable.mapDeserialize; entries with a null key or value are left out."""
     entries = {}
     most = _LONG_HEADER_TEXTS if len(header) > HEADER_LIMIT_BYTES else HEADER_LIMIT_BYTES
-    try:
-        while at < end:
-            most -= 1
-            if most < 0:
-                raise ProtocolError(f"ROCKETMQ header: too many extFields in {len(header)} bytes")
-            key, at = _read_text(header, at, _SHORT)
-            value, at = _read_text(header, at, INT)
-            if key is not None and value is not None:
-                entries[key] = value
-    except struct.error as error:
-        raise ProtocolError("ROCKETMQ header: extFields cut short") from error
+    while at < end:
+        most -= 1
+        if most < 0:
+            raise ValueError(f"it has too many extFields for {len(header)} bytes")
+        key, at = _read_text(header, at, _SHORT)
+        value, at = _read_text(header, at, INT)
+        if key is not None and value is not None:
+            entries[key] = value
     return entries
 
 
@@ -444,7 +448,7 @@ def _read_text(header: bytes, at: int, length_format: struct.Struct) -> tuple[st
     start = at + length_format.size
     end = start + length
     if length < 0 or end > len(header):
-        raise ProtocolError(f"ROCKETMQ header: text of {length} bytes in a header of {len(header)}")
+        raise ValueError(f"a text has {length} bytes, and the header has {len(header)}")
     return (header[start:end].decode("utf-8", "replace") if length else None), end
 
 
@@ -460,9 +464,9 @@ def fields_problem(command: RemotingCommand) -> str | None:
     if command.code == RequestCode.PUT_KV_CONFIG:
         size -= len(fields.get("value", ""))
     if size > MAX_HEADER_FIELDS_BYTES:
-        return f"header fields of {size} characters: at most {MAX_HEADER_FIELDS_BYTES} are accepted"
+        return f"the header fields have {size} characters: send at most {MAX_HEADER_FIELDS_BYTES}"
     if len(fields) > MAX_HEADER_FIELDS:
-        return f"{len(fields)} header fields: at most {MAX_HEADER_FIELDS} are accepted"
+        return f"the request has {len(fields)} header fields: send at most {MAX_HEADER_FIELDS}"
     return None
 
 
@@ -507,7 +511,7 @@ def frame_start(serialize_type: int, header_length: int, body_length: int) -> by
         ProtocolError: Too long for the length fields.
     """
     if header_length > MAX_HEADER_BYTES or 4 + header_length + body_length > MAX_INT:
-        raise ProtocolError(f"a header of {header_length} and a body of {body_length} bytes do not fit into a frame")
+        raise ProtocolError(f"a header of {header_length} and a body of {body_length} bytes do not fit into one frame")
     return _FRAME_START.pack(4 + header_length + body_length, serialize_type << 24 | header_length)
 
 
@@ -538,7 +542,7 @@ def binary_header_around_opaque(command: RemotingCommand) -> tuple[bytes, bytes]
         start = _BINARY_START.pack(command.code, language, command.version, 0, command.flag)
         return start[:5], start[9:] + INT.pack(len(remark)) + remark + INT.pack(len(entries)) + entries
     except struct.error as error:
-        raise ProtocolError(f"no ROCKETMQ header can hold this: {error}") from error
+        raise ProtocolError(f"cannot encode this as a ROCKETMQ header: {error}. Use a JSON header.") from error
 
 
 def _encode_entry(key: str, value: str) -> bytes:

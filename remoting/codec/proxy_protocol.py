@@ -39,10 +39,14 @@ def preamble_bytes(data: bytes) -> int | None:
     Raises:
         ProtocolError: The preamble cannot be read.
     """
-    if data.startswith(_V2_START):
-        return _version_2(data)
-    if data.startswith(_V1_START):
-        return _version_1(data)
+    try:
+        if data.startswith(_V2_START):
+            return _version_2(data)
+        if data.startswith(_V1_START):
+            return _version_1(data)
+    except ValueError as error:
+        text = f"cannot read the PROXY preamble: {error}. Check the load balancer that sends it."
+        raise ProtocolError(text) from error
     return None if _V1_START.startswith(data) or _V2_START.startswith(data) else 0
 
 
@@ -50,22 +54,19 @@ def _version_1(data: bytes) -> int | None:
     line, end, _ = data[:_V1_MAX_BYTES].partition(b"\r\n")
     if not end:
         if len(data) >= _V1_MAX_BYTES:
-            raise ProtocolError("PROXY v1 preamble without end")
+            raise ValueError(f"it does not end within {_V1_MAX_BYTES} bytes")
         return None
     words = line.decode("ascii", "replace").split(" ")
     size = len(line) + 2
     if words[1] == "UNKNOWN":
         return size
     if len(words) != 6 or words[1] not in {"TCP4", "TCP6"}:
-        raise ProtocolError("PROXY v1 preamble is malformed")
-    try:
-        for address in words[2:4]:
-            ipaddress.ip_address(address)
-        ports = [int(word) for word in words[4:] if word.isdecimal() and len(word) < 6]
-    except ValueError as error:
-        raise ProtocolError(f"PROXY v1 preamble: {error}") from error
+        raise ValueError("version 1 has six words, the second of them TCP4, TCP6 or UNKNOWN")
+    for address in words[2:4]:
+        ipaddress.ip_address(address)
+    ports = [int(word) for word in words[4:] if word.isdecimal() and len(word) < 6]
     if len(ports) != 2 or max(ports) > 65535:
-        raise ProtocolError("PROXY v1 preamble with a bad port")
+        raise ValueError("a port is not a number from 0 to 65535")
     return size
 
 
@@ -74,10 +75,10 @@ def _version_2(data: bytes) -> int | None:
         return None
     _, command, family, length = _V2_HEAD.unpack_from(data)
     if command not in {0x20, 0x21}:
-        raise ProtocolError(f"PROXY v2 preamble with version and command {command:#x}")
+        raise ValueError(f"version and command are {command:#x}, not 0x20 or 0x21")
     size: int = _V2_HEAD.size + length
     if len(data) < size:
         return None
     if command == 0x21 and length < _V2_BYTES.get(family >> 4, 0):
-        raise ProtocolError("PROXY v2 preamble is cut short")
+        raise ValueError(f"{length} bytes are too few for its addresses")
     return size

@@ -491,7 +491,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: ProtocolError, data: bytes) -> None:
         protocol, answer = error.fields.get("protocol"), b""
         if protocol == "TLS" and offers_h2(data):
-            error, answer = ProtocolError(f"a TLS ClientHello with h2; {GRPC_IS_ELSEWHERE}"), NO_APPLICATION_PROTOCOL
+            error, answer = ProtocolError(f"a TLS ClientHello for HTTP/2: {GRPC_IS_ELSEWHERE}"), NO_APPLICATION_PROTOCOL
         elif protocol == "HTTP":
             answer = _HTTP_REFUSAL
         elif protocol == "HTTP/2":

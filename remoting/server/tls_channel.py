@@ -298,7 +298,8 @@ class TlsSniffer(asyncio.Protocol):
         self._first = b""
         self._disarm()
         if self._source.mode is TlsMode.ENFORCING:
-            self._behind.refuse_tls("not-encrypted", "this port takes TLS alone (tls.server.mode=enforcing)")
+            text = "this port requires TLS (--tls-mode enforcing). Turn TLS on in the client."
+            self._behind.refuse_tls("not-encrypted", text)
             return
         self._raw.set_protocol(cast("asyncio.Protocol", self._behind))
         self._behind.data_received(data)
@@ -310,13 +311,14 @@ class TlsSniffer(asyncio.Protocol):
             self._disarm()
             self._first = b""
             self._raw.write(NO_APPLICATION_PROTOCOL)
-            self._behind.refuse_tls("protocol-error", f"a TLS ClientHello with h2; {GRPC_IS_ELSEWHERE}")
+            self._behind.refuse_tls("protocol-error", f"a TLS ClientHello for HTTP/2: {GRPC_IS_ELSEWHERE}")
             return
         refusal = self._handshakes.refusal(address)
         if refusal is not None or len(self._first) > FIRST_BYTES:
             self._disarm()
             self._first = b""
-            reason, detail = (OVER_QUOTA, refusal) if refusal else ("tls-handshake", "it begins with too much")
+            too_long = f"the first message has more than {FIRST_BYTES} bytes"
+            reason, detail = (OVER_QUOTA, refusal) if refusal else ("tls-handshake", too_long)
             self._behind.refuse_tls(reason, detail)
             return
         self._is_waiting = True

@@ -214,4 +214,4 @@ def test_the_remoting_port_given_as_http_is_named(past: Past) -> None:
     address = past.live.namesrv_addr
     found = process("history", "changes", "--http", address)
     assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.startswith(f"routelake: http://{address}: this is the remoting port, HTTP is on the one that")
+    assert found.stderr.startswith(f"routelake: http://{address}: this port has no HTTP. Use the port that --http")

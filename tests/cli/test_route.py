@@ -110,10 +110,10 @@ def test_exit_codes(lake: LiveRoutelake, args: list[str], code: int, text: str) 
 def test_a_port_of_the_other_protocol_is_named(lake: LiveRoutelake) -> None:
     done = process("route", "orders", "-n", lake.http_url.removeprefix("http://"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "an HTTP answer; that is an HTTP port, remoting is on the one that --remoting names" in done.stderr
+    assert "an HTTP answer: that port is for HTTP. Use the port that --remoting names" in done.stderr
     done = process("route", "orders", "-n", f"http://{lake.namesrv_addr}")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "HTTP 400: this is the remoting port, HTTP is on the one that --http names" in done.stderr
+    assert "HTTP 400: this port has no HTTP. Use the port that --http names" in done.stderr
 
 
 def test_everything_that_a_route_may_hold(capsys: pytest.CaptureFixture[str]) -> None:

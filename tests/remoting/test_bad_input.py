@@ -93,7 +93,7 @@ def test_21_http_is_told_where_it_belongs(method: str) -> None:
             head, _, body = (await client.rest()).partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
             assert f"Content-Length: {len(body)}".encode() in head
-            assert b"this is the remoting port" in body
+            assert body == b"this port has no HTTP. Use the port that --http names (default: 8080).\n"
             await eventually(lambda: bool(handler.closed))
             assert "an HTTP request" in handler.reasons[0]
 

@@ -430,7 +430,9 @@ def test_grpc_clients_are_told_where_they_belong(source: Source, *, has_tls: boo
                 client.writer.write(client_hello("h2"))
                 assert await client.rest() == bytes((21, 3, 1, 0, 2, 2, 120))
             await eventually(lambda: len(handler.closed) == 2)
-            assert all("gRPC clients use RocketMQ Proxy" in reason for reason in handler.reasons), handler.reasons
+            assert all("this port has no gRPC. Use RocketMQ Proxy" in reason for reason in handler.reasons), (
+                handler.reasons
+            )
 
     run(main)
 
