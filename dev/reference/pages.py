@@ -50,6 +50,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "quotas": limits.quotas,
     "reasons": results.reasons,
     "remarks": results.remarks,
+    "reports": tables.reports,
     "sizes": sizes.table,
     "tables": tables.sections,
     **alerts.heads(),

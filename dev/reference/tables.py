@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Block `tables`: every table and column, as `schemas.tables` declares them."""
+"""Blocks `tables` and `reports`: every table and column, and every report, as the code declares them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dev.reference.markdown import sentence, table
+from dev.reference.markdown import code, sentence, table
+from lake.history.reports import REPORTS
 from schemas.intervals import INTERVAL_TABLES, INTERVALS
 from schemas.tables import ALL_TABLES, STATE_TABLES, Column, Table
 
@@ -13,6 +14,11 @@ from schemas.tables import ALL_TABLES, STATE_TABLES, Column, Table
 def sections() -> str:
     """Return a section for each table."""
     return "\n".join("\n".join(_lines(one)) for one in (*ALL_TABLES, *INTERVAL_TABLES))
+
+
+def reports() -> str:
+    """Return a table of the reports."""
+    return table(("report", "shows", "a row is"), [(code(one.name), one.title, one.comment) for one in REPORTS])
 
 
 def _lines(of: Table) -> Iterator[str]:
