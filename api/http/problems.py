@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pydantic.alias_generators import to_snake
 from starlette.responses import Response
 
 from lake.history.as_of import rfc3339
@@ -214,32 +215,8 @@ BUSY: Final = Kind(
     {"offset": 17},
 )
 
-KINDS: Final = (
-    BAD_REQUEST,
-    BAD_PARAMETER,
-    BAD_BODY,
-    UNAUTHORIZED,
-    FORBIDDEN,
-    CROSS_SITE,
-    UNKNOWN_HOST,
-    LISTING_DISABLED,
-    NOT_FOUND,
-    NO_SUCH_ENDPOINT,
-    TOPIC_NOT_EXIST,
-    FUTURE_EPOCH,
-    FUTURE_TIME,
-    BEFORE_HISTORY,
-    METHOD_NOT_ALLOWED,
-    TIMEOUT,
-    REFUSED,
-    GONE,
-    OTHER_LAKE,
-    TOO_LARGE,
-    UNSUPPORTED_MEDIA,
-    TOO_MANY,
-    INTERNAL,
-    BUSY,
-)
+KINDS: Final = tuple(found for found in tuple(globals().values()) if isinstance(found, Kind))
+"""All of the above, in this order."""
 
 Headers = Mapping[str, str]
 
@@ -254,6 +231,18 @@ class FieldError:
 
     field: str
     message: str
+
+
+_KINDS_OF_ERRORS: Final[Mapping[type, Kind]] = {
+    VacuumedError: GONE,
+    OtherLakeError: OTHER_LAKE,
+    FutureEpochError: FUTURE_EPOCH,
+    FutureTimeError: FUTURE_TIME,
+    BeforeHistoryError: BEFORE_HISTORY,
+    UnavailableError: BUSY,
+    InDoubtError: BUSY,
+}
+"""Kinds of errors that have the members of the problem as fields, in snake case."""
 
 
 class Problem(RoutelakeError):
@@ -311,31 +300,19 @@ def problem_of(error: RoutelakeError) -> Problem:
             )
         case NotFoundError():
             return Problem(TOPIC_NOT_EXIST if error.code == ResponseCode.TOPIC_NOT_EXIST else NOT_FOUND, text)
-        case VacuumedError():
-            oldest = {"oldestEpoch": error.fields.get("oldest_epoch"), "oldestTime": error.fields.get("oldest_time")}
-            return Problem(GONE, text, members=oldest)
-        case OtherLakeError():
-            return Problem(OTHER_LAKE, text)
-        case FutureEpochError():
-            return Problem(FUTURE_EPOCH, text, members={"newestEpoch": error.fields.get("newest_epoch")})
-        case FutureTimeError():
-            return Problem(FUTURE_TIME, text, members={"now": error.fields.get("now")})
-        case BeforeHistoryError():
-            first = {"firstEpoch": error.fields.get("first_epoch"), "firstTime": error.fields.get("first_time")}
-            return Problem(BEFORE_HISTORY, text, members=first)
         case QuotaError():
             retry = {"retry-after": str(error.retry_after_s)}
             return Problem(TOO_MANY, text, headers=retry, members={"quota": error.quota})
-        case UnavailableError() | InDoubtError():
-            return Problem(BUSY, text)
         case TooLargeError():
             return Problem(TOO_LARGE, text)
         case BadRequestError() if "field" in error.fields:
             return fields_problem(BAD_PARAMETER, [FieldError(str(error.fields["field"]), text)])
         case BadRequestError():
             return Problem(BAD_REQUEST, text)
-        case _:
-            return Problem(INTERNAL, f"{type(error).__name__}: see the gateway's log")
+    kind = next((_KINDS_OF_ERRORS[each] for each in type(error).__mro__ if each in _KINDS_OF_ERRORS), None)
+    if kind is None:
+        return Problem(INTERNAL, f"{type(error).__name__}: see the gateway's log")
+    return Problem(kind, text, members={name: error.fields.get(to_snake(name)) for name in kind.members})
 
 
 def busy(detail: str, *, offset: int | None = None) -> Problem:
