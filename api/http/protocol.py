@@ -23,6 +23,7 @@ Pattern: Kludex/uvicorn#157.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from typing import Any, Final, cast
@@ -32,7 +33,7 @@ import httptools
 from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from api.gateway.metrics import Metrics
@@ -50,14 +51,7 @@ _HEADER_BYTES: Final = 150
 """Memory of a header without its name and value, roughly, in bytes."""
 _REQUEST_BYTES: Final = 3000
 """Memory of a request that waits behind another one, in bytes."""
-_RETRY_LINE: Final = f"retry-after: {RETRY['retry-after']}\r\n"
-_REASONS: Final = {
-    400: "Bad Request",
-    408: "Request Timeout",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    503: "Busy",
-}
+_HEAD_TOO_LARGE: Final = dataclasses.replace(TOO_LARGE, status=431)
 
 _BROKEN_BODY: Final = Problem(BAD_REQUEST, "the body is not in the form that its Transfer-Encoding names").response()
 """An application that answers so."""
@@ -185,10 +179,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._arm(self.limits.header_timeout_s)
         elif self.bounds.has_too_many(self.address):
             self._count_refusal(OF_ADDRESS, f"{self.limits.max_connections_per_address} of this address")
-            self._refuse(TOO_MANY, 429, "too many connections of this address (--quota http-connections=...)")
+            self._refuse(TOO_MANY, "too many connections of this address (--quota http-connections=...)")
         else:
             self._count_refusal("too-many-connections", f"{self.limits.max_connections} connections, all busy")
-            self._refuse(BUSY, 503, "too many connections")
+            self._refuse(BUSY, "too many connections")
 
     def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
         """The handshake is done. Requests find this as ``request.state.certificate_names``."""
@@ -207,7 +201,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Plain where only TLS is taken, or TLS that failed."""
         self._count_refusal(reason, detail)
         if reason == "not-encrypted":
-            self._refuse(BAD_REQUEST, 400, "this port takes https alone")
+            self._refuse(BAD_REQUEST, "this port takes https alone")
         else:
             self.transport.close()
 
@@ -240,7 +234,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._head_bytes or self.held_bytes or self.pipeline or not self._in_head:
             self._weigh()
         if self._head_bytes > self.limits.max_header_bytes:
-            self._refuse(TOO_LARGE, 431, f"the head is larger than {self.limits.max_header_bytes} bytes")
+            self._refuse(_HEAD_TOO_LARGE, f"the head is larger than {self.limits.max_header_bytes} bytes")
         elif self._deadline is None:  # a request that came in one piece needs none
             if not self._in_head:
                 self._arm(self.limits.body_timeout_s + _GRACE_S)
@@ -270,7 +264,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Bytes that are not HTTP."""
         self._count_refusal("bad-request", msg)
-        self._refuse(BAD_REQUEST, 400, msg)
+        self._refuse(BAD_REQUEST, msg)
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it asks."""
@@ -307,7 +301,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Close for the sake of others. A client that has begun a request is told to come again."""
         self._count_refusal(reason, f"idle for {time.monotonic() - self.active_s:.0f} s")
         if self._head_bytes and self._in_head and self._is_answered() and not self.transport.get_write_buffer_size():
-            self._refuse(BUSY, 503, "too much at once from this address; try again")
+            self._refuse(BUSY, "too much at once from this address; try again")
         else:
             self.transport.abort()
 
@@ -511,11 +505,11 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self.counts.security.labels(TIMEOUT.slug).inc()
         if self._in_head:
-            self._refuse(TIMEOUT, 408, f"the head was not complete after {self.limits.header_timeout_s:g} s")
+            self._refuse(TIMEOUT, f"the head was not complete after {self.limits.header_timeout_s:g} s")
         else:
             self.transport.close()
 
-    def _refuse(self, kind: Kind, status: int, detail: str) -> None:
+    def _refuse(self, kind: Kind, detail: str) -> None:
         """Answer by hand what comes behind everything that is answered, and close.
 
         A request whose body is under way answers itself: that its body is incomplete.
@@ -527,15 +521,14 @@ class GuardedProtocol(HttpToolsProtocol):
             else:
                 self.cycle.break_off()
             return
-        body = json.dumps({**kind.body(detail), "status": status}).encode()
-        retry = _RETRY_LINE if kind in (BUSY, TOO_MANY) else ""
-        head = (
-            f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {MEDIA_TYPE}\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n{retry}\r\n"
-        )
+        body = json.dumps(kind.body(detail)).encode()
+        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
+        if kind in (BUSY, TOO_MANY):
+            headers |= RETRY
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self._refusal = b"%b%b\r\n%b" % (STATUS_LINE[kind.status], lines.encode(), body)
         if self._is_answered():
-            self.transport.write(head.encode() + body)
+            self.transport.write(self._refusal)
             self.transport.close()
         else:
-            self._refusal = head.encode() + body
             self._arm(self.limits.body_timeout_s + _GRACE_S)
