@@ -11,6 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
 
+import msgspec
 from fastapi import Request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
@@ -19,10 +20,11 @@ from api.gateway.gateway import Reads
 from api.gateway.watched_view import WatchedView
 from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
+from api.http.parameters import Format, wanted_format
 from api.http.problems import BAD_PARAMETER, OTHER_LAKE, FieldError, Problem, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
 from lake.history.as_of import NOW, AsOf
-from lake.history.change_json import without_settings
+from lake.history.change_json import csv_text, json_lines, without_settings
 from lake.history.history import History
 from nameserver.answers import RouteAnswers, body_digest
 from nameserver.view.snapshot import RouteView
@@ -30,6 +32,8 @@ from remoting.codec.bounds import address_of
 from schemas.codes import MAX_LONG
 
 T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
 
 MAX_WAIT_MS: Final = 30_000
 DEFAULT_WAIT_MS: Final = 5_000
@@ -356,15 +360,56 @@ def next_link(request: Request, cursor: str | None) -> dict[str, str]:
 
 def answer(
     request: Request,
-    body: bytes,
+    found: object,
     position: ReadPosition,
     *,
     media: str = JSON,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Response:
-    """200 with a body, or 304 when the client has it; in either case with these headers."""
+    """Return 200 with a body, or 304 when the client has it; in either case with these headers.
+
+    Args:
+        request: The request.
+        found: The encoded body, or a value that is encoded as JSON.
+        position: State that the answer shows.
+        media: Media type of the body.
+        headers: Further headers.
+    """
+    body = found if isinstance(found, bytes) else _encode(found)
     digest = body_digest(body)
     all_headers = {**read_headers(position, digest), **headers}
     if matches(if_none_match(request.headers.raw), digest):
         return Response(status_code=304, headers=all_headers)
     return Response(body, 200, all_headers, media)
+
+
+def list_answer(
+    request: Request,
+    found: object,
+    position: ReadPosition,
+    columns: Iterable[str],
+    rows: list[dict[str, Any]],
+    next_cursor: str | None,
+) -> Response:
+    """Return `answer` with a page of rows in the format that the client likes best, and the link to the next page.
+
+    Args:
+        request: The request.
+        found: The page as JSON.
+        position: State that the answer shows.
+        columns: Columns of CSV.
+        rows: Rows of CSV and of lines of JSON.
+        next_cursor: Cursor of the next page; None on the last.
+    """
+    media = wanted_format(request)
+    if media is Format.CSV:
+        found = csv_text(columns, rows).encode()
+    elif media is Format.NDJSON:
+        found = json_lines(rows)
+    headers = next_link(request, next_cursor) | {"vary": "accept"}
+    return answer(request, found, position, media=media, headers=headers)
+
+
+def uncached(found: object, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+    """Return a value as JSON that no cache may keep."""
+    return Response(_encode(found), status, {"cache-control": "no-store", **headers}, JSON)

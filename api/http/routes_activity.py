@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
@@ -20,8 +19,6 @@ from lake.history.as_of import rfc3339
 from lake.history.lifelines import lifelines
 
 router = APIRouter(prefix="/v1", tags=["history"])
-
-_encode = msgspec.json.Encoder().encode
 
 _POINT: Final[dict[str, Any]] = {
     "start": 1767225600000,
@@ -85,7 +82,7 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
         width=found.width,
         points=found.points,
     )
-    return answer(request, _encode(body), ReadPosition.of(found.commit))
+    return answer(request, body, ReadPosition.of(found.commit))
 
 
 _LIFE: Final[dict[str, Any]] = {
@@ -139,4 +136,4 @@ async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()]
         left_out=found.left_out,
         write_turns_left_out=found.turns_left_out,
     )
-    return answer(request, _encode(body), ReadPosition.of(found.commit))
+    return answer(request, body, ReadPosition.of(found.commit))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
@@ -17,13 +16,12 @@ from api.gateway.gateway import Receipt
 from api.gateway.self_preservation import census_of, preserved_ms_of
 from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, WipeAnswer
 from api.http.context import context_of
-from api.http.etag import JSON
 from api.http.models import SelfPreservationBody
 from api.http.naming_rules import broker_name_problem, topic_problem
 from api.http.openapi import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.problems import rfc3339_ms
-from api.http.reads import check_once
+from api.http.reads import check_once, uncached
 from api.http.writes import read_body, receipt_answer
 from api.settings.keys import SELF_PRESERVATION
 from nameserver.state_machine.preservation import EndReason
@@ -113,7 +111,6 @@ def _result(receipt: Receipt, name: str) -> object:
     return (found or {}).get(name)
 
 
-_encode = msgspec.json.Encoder().encode
 _EXAMPLE: Final = {
     "percent": 15,
     "isOn": True,
@@ -148,7 +145,7 @@ async def get_self_preservation(request: Request) -> Response:
         live=counted.live,
         silent=counted.silent,
     )
-    return Response(_encode(found), 200, {"cache-control": "no-store"}, JSON)
+    return uncached(found)
 
 
 @router.put(

@@ -141,7 +141,7 @@ async def get_broker(
         topic_count=topic_count,
         live=_live_list(view, rows),
     )
-    return answer(request, _encode(found), position)
+    return answer(request, found, position)
 
 
 def _group_json(view: RouteView, name: str) -> msgspec.Raw:

@@ -27,6 +27,7 @@ from api.http.etag import JSON, if_none_match, matches
 from api.http.models import SessionBody
 from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
 from api.http.proofs import SESSION_PATH
+from api.http.reads import uncached
 from api.http.writes import read_body
 
 _CONSOLE: Final = pathlib.Path(__file__).parent.parent / "console"
@@ -166,7 +167,7 @@ def _standing_answer(standing: AuthContext, headers: Mapping[str, str] = Mapping
         "mayWrite": standing.may_write,
         "takesTokens": standing.takes_tokens,
     }
-    return Response(msgspec.json.encode(found), 200, {"cache-control": "no-store", **headers}, JSON)
+    return uncached(found, headers=headers)
 
 
 def _answer(request: Request, file: StaticFile) -> Response:

@@ -14,7 +14,6 @@ import re
 import time
 from typing import Annotated, Any, Final
 
-import msgspec
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
@@ -23,10 +22,9 @@ from api.gateway.metrics import CONTENT_TYPE
 from api.gateway.self_preservation import preserved_ms_of
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
-from api.http.etag import JSON
 from api.http.openapi import errors, plain
 from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
-from api.http.reads import check_once
+from api.http.reads import check_once, uncached
 from api.live_view.replica import LiveReplica
 from runtime.version import release
 
@@ -143,9 +141,6 @@ def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:
 
 router = APIRouter(tags=["health"])
 
-_encode = msgspec.json.Encoder().encode
-_NO_STORE: Final = {"cache-control": "no-store"}
-
 _HIDDEN: Final = "see the gateway's log, or ask as a reader"
 _LONGEST_REASON: Final = 400
 _JAVA_FRAMES: Final = re.compile(r"( at [\w.$/<>]+\([^()]*\))+")
@@ -205,7 +200,7 @@ async def health(request: Request) -> Response:
             gateway=gateway.settings.gateway_id,
             uptime_seconds=round(time.monotonic() - gateway.started_s, 3),
         )
-    return Response(_encode(found), 200, _NO_STORE, JSON)
+    return uncached(found)
 
 
 @router.get(
@@ -327,7 +322,7 @@ async def metrics(request: Request) -> Response:
     context.guard.reader(request)
     workers = context.metrics.workers
     text = context.metrics.text() if workers is None else await workers.text()
-    return Response(text, 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
+    return Response(text, 200, {"cache-control": "no-store", "content-type": CONTENT_TYPE})
 
 
 def _check(reason: str | None, *, is_seen: bool) -> Check:
@@ -356,4 +351,4 @@ def _stale_s(context: HttpContext) -> float:
 
 
 def _health_answer(found: ReadyAnswer | FoldHealthAnswer, *, is_well: bool) -> Response:
-    return Response(_encode(found), 200 if is_well else 503, _NO_STORE if is_well else {**_NO_STORE, **RETRY}, JSON)
+    return uncached(found) if is_well else uncached(found, 503, RETRY)

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from fastapi import APIRouter, Query, Request
 from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
 from api.http.openapi import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
-from api.http.parameters import Format, IfNoneMatch, TopicPath, wanted_format
-from api.http.reads import POINT_IN_TIME, ReadQuery, answer, ask_history, next_link, number, visible
+from api.http.parameters import IfNoneMatch, TopicPath
+from api.http.reads import POINT_IN_TIME, ReadQuery, answer, ask_history, list_answer, next_link, number, visible
 from lake.history.as_of import rfc3339
 from lake.history.change_json import (
     CHANGE_COLUMNS,
@@ -31,8 +30,6 @@ from schemas.codes import MAX_LONG
 from schemas.route_commit import RouteCommit
 
 router = APIRouter(prefix="/v1", tags=["history"])
-
-_encode = msgspec.json.Encoder().encode
 
 
 class TopicChangesQuery(ReadQuery):
@@ -154,16 +151,8 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
         lambda history: list_changes(history, asked, limit=query.limit, cursor=query.cursor),
     )
     rows = visible(request, map(change_members, found.changes))
-    media = wanted_format(request)
-    if media is Format.CSV:
-        body = csv_text(CHANGE_COLUMNS, rows).encode()
-    elif media is Format.NDJSON:
-        body = json_lines(rows)
-    else:
-        body = _encode({"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor}))
-    return answer(
-        request, body, position, media=media, headers=next_link(request, found.next_cursor) | {"vary": "accept"}
-    )
+    body = {"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor})
+    return list_answer(request, body, position, CHANGE_COLUMNS, rows, found.next_cursor)
 
 
 @router.get(
@@ -200,7 +189,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
         "differences": visible(request, map(difference_members, found.differences)),
         "nextCursor": found.next_cursor,
     }
-    return answer(request, _encode(body), position, headers=next_link(request, found.next_cursor))
+    return answer(request, body, position, headers=next_link(request, found.next_cursor))
 
 
 @router.get(
@@ -231,7 +220,7 @@ async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], 
     )
     is_last = len(commits) < query.limit or commits[-1].epoch <= 1
     found = EpochsAnswer(epochs=list(map(_epoch, commits)), next_before=None if is_last else commits[-1].epoch)
-    return answer(request, _encode(found), position)
+    return answer(request, found, position)
 
 
 def _epoch(commit: RouteCommit) -> Epoch:

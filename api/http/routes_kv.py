@@ -7,7 +7,6 @@ import time
 from functools import partial
 from typing import Annotated, Final
 
-import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
@@ -32,7 +31,6 @@ router = APIRouter(prefix="/v1/kv", tags=["kv"])
 Namespace = Annotated[str, Path(description="The namespace. A slash in it is `%2F`.", examples=["ORDER_TOPIC_CONFIG"])]
 Key = Annotated[str, Path(description="The key.", examples=["orders"])]
 
-_encode = msgspec.json.Encoder().encode
 _EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": "broker-a:8"}
 
 
@@ -56,9 +54,8 @@ async def list_kv(
     table = view.kv_list(namespace)
     if table is None and not query.is_empty_fine:
         raise _missing(position, f"there is no namespace {namespace!r}")
-    return answer(
-        request, _encode(KvTableAnswer(namespace=namespace, table=dict(sorted((table or {}).items())))), position
-    )
+    found = KvTableAnswer(namespace=namespace, table=dict(sorted((table or {}).items())))
+    return answer(request, found, position)
 
 
 @router.get(
@@ -75,7 +72,7 @@ async def get_kv(
     value = view.kv_get(namespace, key)
     if value is None:
         raise _missing(position, f"there is no key {key!r} in namespace {namespace!r}")
-    return answer(request, _encode(KvAnswer(namespace=namespace, key=key, value=value)), position)
+    return answer(request, KvAnswer(namespace=namespace, key=key, value=value), position)
 
 
 @router.put(

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.gateway.live_gateways import live_addresses
 from api.http.answers import ConfigAnswer
 from api.http.context import context_of
-from api.http.etag import JSON
 from api.http.openapi import READ_PROBLEMS, errors, plain
 from api.http.problems import BUSY, FORBIDDEN, Problem
-from api.http.reads import check_once
+from api.http.reads import check_once, uncached
 from api.settings.gateway import shown_settings
 
 router = APIRouter()
@@ -57,7 +55,7 @@ async def get_config(request: Request) -> Response:
     context.guard.reader(request)
     check_once(request)
     found = ConfigAnswer(config=shown_settings(context.gateway.settings))
-    return Response(msgspec.json.encode(found), 200, {"cache-control": "no-store"}, JSON)
+    return uncached(found)
 
 
 @router.get(

@@ -14,18 +14,15 @@ from starlette.responses import Response
 
 from api.http.answers import ReportAnswer, ReportsAnswer, ReportSpecAnswer
 from api.http.openapi import PAST_PROBLEMS, read
-from api.http.parameters import Format, IfNoneMatch, wanted_format
+from api.http.parameters import IfNoneMatch
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
-from api.http.reads import ReadQuery, WindowQuery, answer, ask_history, begin, next_link, number
+from api.http.reads import ReadQuery, WindowQuery, answer, ask_history, begin, list_answer, number
 from lake.history.as_of import rfc3339
-from lake.history.change_json import csv_text, json_lines
 from lake.history.report import MAX_ROWS, ReportAsked, report_page
 from lake.history.reports import BY_NAME, FLAPPING, REPORTS, TIMES
 from schemas.route_commit import UNIX_EPOCH
 
 router = APIRouter(prefix="/v1", tags=["history"])
-
-_encode = msgspec.json.Encoder().encode
 
 ReportName = StrEnum("ReportName", {name.upper(): name for name in BY_NAME})  # type: ignore[misc]
 """Names of `lake.history.reports.REPORTS`."""
@@ -51,7 +48,6 @@ _SPECS: Final = [
     )
     for each in REPORTS
 ]
-_SPECS_BODY: Final = _encode(ReportsAnswer(reports=_SPECS))
 
 
 class ReportQuery(WindowQuery):
@@ -75,7 +71,7 @@ class ReportQuery(WindowQuery):
 async def list_reports(request: Request, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Definitions of the reports: what a row means, what a chart shows, and which changes are behind a row."""
     reading = await begin(request, query)
-    return answer(request, _SPECS_BODY, reading.position)
+    return answer(request, ReportsAnswer(reports=_SPECS), reading.position)
 
 
 @router.get(
@@ -116,25 +112,16 @@ async def get_report(
         request, query, "report", lambda history: report_page(history, asked, limit=query.limit, cursor=query.cursor)
     )
     rows = [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
-    media = wanted_format(request)
-    if media is Format.CSV:
-        body = csv_text(found.columns, rows).encode()
-    elif media is Format.NDJSON:
-        body = json_lines(rows)
-    else:
-        body = _encode(
-            ReportAnswer(
-                report=name.value,
-                from_=None if found.since == UNIX_EPOCH else rfc3339(found.since),
-                to=None if found.until is None else rfc3339(found.until),
-                columns=list(found.columns),
-                rows=rows,
-                sql=found.query,
-                next_cursor=found.next_cursor,
-            )
-        )
-    headers = next_link(request, found.next_cursor) | {"vary": "accept"}
-    return answer(request, body, position, media=media, headers=headers)
+    body = ReportAnswer(
+        report=name.value,
+        from_=None if found.since == UNIX_EPOCH else rfc3339(found.since),
+        to=None if found.until is None else rfc3339(found.until),
+        columns=list(found.columns),
+        rows=rows,
+        sql=found.query,
+        next_cursor=found.next_cursor,
+    )
+    return list_answer(request, body, position, found.columns, rows, found.next_cursor)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (a value of any column)

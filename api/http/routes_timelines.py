@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
@@ -23,8 +22,6 @@ from lake.history.provenance import topic_blame
 from lake.history.timeline import Timeline, Window, broker_timeline, topic_timeline
 
 router = APIRouter(prefix="/v1", tags=["history"])
-
-_encode = msgspec.json.Encoder().encode
 
 _CAUSE: Final[dict[str, Any]] = {
     "command": "WIPE_WRITE_PERM_OF_BROKER",
@@ -181,7 +178,7 @@ async def get_topic_blame(
         cut = found.point.commit
         raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
     body = {"asOf": cut_members(found.point), "fields": list(map(field_members, found.fields))}
-    return answer(request, _encode(body), position)
+    return answer(request, body, position)
 
 
 async def _timeline(
@@ -204,4 +201,4 @@ async def _timeline(
     body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
     if found.next_cursor is not None:
         body["nextCursor"] = found.next_cursor
-    return answer(request, _encode(body), position)
+    return answer(request, body, position)

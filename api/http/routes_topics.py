@@ -59,7 +59,6 @@ MAX_PAGE: Final = 10_000
 CROWDED: Final = {"retry-after": "5"}
 """Headers of a long poll that had to be answered early. A client that asks again at once gains nothing."""
 
-_encode = msgspec.json.Encoder().encode
 _EMPTY_ROUTE: Final = encode_topic_route(
     TopicRouteData(broker_datas=[], filter_server_table={}, queue_datas=[]), numeric_keys=False
 )
@@ -157,7 +156,7 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
     if page and first + len(page) < last:
         cursor = base64.urlsafe_b64encode(page[-1].encode()).decode().rstrip("=")
     found = TopicListAnswer(topic_list=list(page), total=total, topics=sums, next_cursor=cursor)
-    return answer(request, _encode(found), position)
+    return answer(request, found, position)
 
 
 def _from_cursor(cursor: str) -> str:

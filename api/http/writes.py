@@ -16,8 +16,9 @@ from api.gateway.gateway import KV_FULL, Receipt
 from api.http.answers import ReceiptAnswer
 from api.http.body import Body
 from api.http.context import HttpContext
-from api.http.etag import JSON, offset_token
+from api.http.etag import offset_token
 from api.http.problems import INTERNAL, REFUSED, TOO_LARGE, Problem, rfc3339_ms
+from api.http.reads import uncached
 from api.http.validation import decode
 from schemas.outcomes import KV_TABLE_FULL, REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 
@@ -32,8 +33,6 @@ _WHY: Final = {
 
 _M = TypeVar("_M", bound=BaseModel)
 _T = TypeVar("_T")
-
-_encode = msgspec.json.Encoder().encode
 
 
 async def read_body(
@@ -93,9 +92,8 @@ def receipt_answer(
         text = _WHY.get(reason or "", "the rules refuse it")
         raise Problem(TOO_LARGE if reason == KV_TABLE_FULL else REFUSED, text, members=members)
     headers = {
-        "cache-control": "no-store",
         "x-routelake-epoch": str(found.epoch),
         "x-routelake-offset": str(receipt.offset),
         "x-routelake-token": offset_token(receipt.offset, context.gateway.lineage),
     }
-    return Response(_encode(found), 200 if receipt.visible else 202, headers, JSON)
+    return uncached(found, 200 if receipt.visible else 202, headers)
