@@ -6,8 +6,9 @@ bounded number waits for them. Addresses take turns, and so do the kinds of ques
 all that another address has asked. Where there is no room, the address with most waiting loses a read, the newest of
 its most frequent kind; of several such addresses, the one that was served last.
 
-A read ends when its asker has gone, or when its time is over (`lake.delta.query.Interrupt`). The next one does not
-wait for that: as many reads that are to end may still run as there are threads.
+A read ends when its asker has gone, or when its time is over (`lake.delta.query.Interrupt`). Its thread may need some
+time to notice. The next read does not wait for that: there are twice as many threads as reads at a time, so that each
+read may be followed by another while it ends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _STOPPING = "this gateway is stopping"
 class _Read:
     """A question and its answer."""
 
-    __slots__ = ("address", "answer", "counts", "in_spare", "interrupt", "kind", "query", "timer")
+    __slots__ = ("address", "answer", "counts", "interrupt", "kind", "query", "timer")
 
     def __init__(self, asker: Asker, query: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
         self.address, self.kind = (asker, "") if isinstance(asker, str) else asker
@@ -50,7 +51,6 @@ class _Read:
         self.interrupt = Interrupt()
         self.counts = False
         """Flag of a read that counts against the number of reads at a time."""
-        self.in_spare = False
         self.timer: asyncio.TimerHandle | None = None
 
     def refuse(self, error: Exception) -> None:
@@ -80,10 +80,11 @@ class HistoryPool:
     ) -> None:
         """Threads are started when they are needed."""
         self._history = history
-        self._pool = ThreadPoolExecutor(threads, "http-history")
-        self._spare = ThreadPoolExecutor(threads, "http-history-spare")
-        """For the next reads while some threads of the pool run what is to end."""
-        self._free = self._may_be_ending = self._free_in_pool = threads
+        self._pool = ThreadPoolExecutor(2 * threads, "http-history")
+        self._free = threads
+        """Reads that may start."""
+        self._may_be_ending = threads
+        """Reads that may still run though no client waits for them."""
         self._max_waiting = queue
         self._deadline_s = deadline_s
         self._waiting: OrderedDict[str, OrderedDict[str, deque[_Read]]] = OrderedDict()
@@ -126,8 +127,7 @@ class HistoryPool:
 
     def close(self) -> None:
         """Take no more, and end what runs."""
-        for pool in (self._pool, self._spare):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._max_waiting = 0
         for kinds in self._waiting.values():
             for reads in kinds.values():
@@ -179,15 +179,12 @@ class HistoryPool:
         loop = asyncio.get_running_loop()
         while self._free > 0 and self._waiting:
             read = self._next()
-            read.in_spare = self._free_in_pool <= 0
-            pool = self._spare if read.in_spare else self._pool
             try:
-                running = loop.run_in_executor(pool, partial(read.interrupt.run, read.query))
+                running = loop.run_in_executor(self._pool, partial(read.interrupt.run, read.query))
             except RuntimeError:  # the pool was shut down
                 read.refuse(UnavailableError(_STOPPING))
                 continue
             self._free -= 1
-            self._free_in_pool -= not read.in_spare
             read.counts = True
             read.timer = loop.call_later(self._deadline_s, self._overdue, read)
             running.add_done_callback(partial(self._done, read))
@@ -212,7 +209,6 @@ class HistoryPool:
     def _done(self, read: _Read, running: asyncio.Future[Any]) -> None:
         if read.timer is not None:
             read.timer.cancel()
-        self._free_in_pool += not read.in_spare
         if read.counts:
             read.counts = False
             self._free += 1
