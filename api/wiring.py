@@ -21,9 +21,9 @@ from eventlog.base import LogReader
 from eventlog.group_commit import LogClient
 from lake.history.history import History
 from nameserver.answers import RouteAnswers
-from remoting.server.handshakes import Handshakes
 from remoting.server.server import OF_ADDRESS, RemotingServer
 from remoting.server.settings import RemotingSettings
+from remoting.server.tls import Handshakes
 from security.accounts_file import AccountsFile
 from security.admission.access_control import AccessControl, RefusalAudit
 from security.admission.admission import Admission

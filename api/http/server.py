@@ -16,7 +16,7 @@ from api.http.app import HttpApp, close_app
 from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from remoting.errors import why_not_listening
-from remoting.server.handshakes import Handshakes
+from remoting.server.tls import Handshakes
 from remoting.server.tls_channel import Secured, TlsSniffer
 from schemas.errors import SetupError
 from security.tls_rotation import ListenerTls

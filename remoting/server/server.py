@@ -27,10 +27,10 @@ from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import failure
 from remoting.errors import why_not_listening
 from remoting.server.channel import CLOSE_GRACE_S, Connection, Handler, InlineAuthorizer
-from remoting.server.handshakes import Handshakes
 from remoting.server.memory import ConnectionMemory
 from remoting.server.refusals import Refusals
 from remoting.server.settings import RemotingSettings
+from remoting.server.tls import Handshakes
 from remoting.server.tls_channel import HANDSHAKE_S, TlsSniffer, TlsSource
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError

@@ -26,8 +26,7 @@ from typing import Any, Final, Protocol, cast
 from remoting.codec.bounds import address_of
 from remoting.codec.frame import GRPC_IS_ELSEWHERE, offers_h2
 from remoting.codec.proxy_protocol import preamble_bytes
-from remoting.server.handshakes import OVER_QUOTA, Handshakes
-from remoting.server.tls import HANDSHAKE, TlsSession
+from remoting.server.tls import HANDSHAKE, OVER_QUOTA, Handshakes, TlsSession
 from schemas.errors import ProtocolError
 from schemas.tls import TlsMode
 

@@ -17,9 +17,9 @@ from remoting.codec.connection import Recognised
 from remoting.codec.frame import RemotingCommand, decode_frame, encode_frame
 from remoting.codec.reply import EncodedReply, not_supported, response
 from remoting.server.channel import Connection
-from remoting.server.handshakes import Handshakes
 from remoting.server.server import RemotingServer
 from remoting.server.settings import RemotingSettings
+from remoting.server.tls import Handshakes
 from remoting.server.tls_channel import TlsSource
 from schemas.errors import UnavailableError
 

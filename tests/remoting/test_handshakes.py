@@ -12,7 +12,7 @@ import pytest
 
 from dev.support.certificates import Authority
 from remoting.codec.frame import RemotingCommand
-from remoting.server.handshakes import Handshakes
+from remoting.server.tls import Handshakes
 from remoting.server.tls_channel import TlsSniffer
 from security.admission.quotas import GatewayQuotas
 from security.quotas import Quotas, Rate
