@@ -29,13 +29,11 @@ from api.gateway.live_gateways import Resolver
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http import (
-    routes_activity,
     routes_admin,
     routes_brokers,
     routes_clusters,
     routes_console,
     routes_docs,
-    routes_events,
     routes_health,
     routes_history,
     routes_kv,
@@ -206,9 +204,7 @@ ROUTERS: Final = tuple(
         routes_topics,
         routes_history,
         routes_reports,
-        routes_activity,
         routes_timelines,
-        routes_events,
         routes_clusters,
         routes_admin,
         routes_kv,

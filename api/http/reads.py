@@ -108,24 +108,6 @@ class ViewQuery(ReadQuery):
         return self.reads
 
 
-class WindowQuery(ReadQuery):
-    """Parameters of a read of a window of event time."""
-
-    from_: str | None = Field(
-        None,
-        alias="from",
-        description=f"Changes after this point in time: {POINT_IN_TIME}. Default: the beginning.",
-    )
-    to: str | None = Field(
-        None, description=f"Changes up to this point in time, which is included: {POINT_IN_TIME} (the default)."
-    )
-
-    @property
-    def is_fresh(self) -> bool:
-        """True: a kept answer of an earlier epoch is not enough."""
-        return self.wait_for is not None
-
-
 class PastQuery(ViewQuery):
     """Parameters of a read of today, or of the past."""
 

@@ -1,18 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History over HTTP: epochs, the changes between two points in time, and the differences."""
+"""History over HTTP: the changes between two points in time, the differences, and epochs, also as they come."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query, Request
-from pydantic import ConfigDict, Field
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import AfterValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
-from api.http.openapi import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
+from api.http.events import EventFilter
+from api.http.openapi import CHANGE_EXAMPLE, PAST_PROBLEMS, READ_PROBLEMS, Responses, errors, read
 from api.http.parameters import IfNoneMatch, TopicPath
-from api.http.reads import POINT_IN_TIME, ReadQuery, answer, ask_history, list_answer, next_link, number, visible
+from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
+from api.http.reads import (
+    POINT_IN_TIME,
+    ReadQuery,
+    address,
+    answer,
+    ask_history,
+    begin,
+    list_answer,
+    next_link,
+    number,
+    visible,
+)
 from lake.history.as_of import rfc3339
 from lake.history.change_json import (
     CHANGE_COLUMNS,
@@ -27,7 +41,7 @@ from lake.history.diff import diff
 from lake.history.filters import Filters
 from lake.history.history import MAX_LIMIT
 from schemas.codes import MAX_LONG
-from schemas.route_commit import RouteCommit
+from schemas.route_commit import EpochMark, RouteCommit
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
@@ -232,3 +246,75 @@ def _epoch(commit: RouteCommit) -> Epoch:
         commit_time=rfc3339(commit.commit_time),
         versions=dict(commit.versions),
     )
+
+
+# --- epochs as they come ---
+
+_EVENTS_EXAMPLE: Final = (
+    'retry: 2000\nid: 5-1f0c2a9e\n\nevent: epoch\nid: 6-83d1f00b\ndata: {"epoch":6,'
+    '"eventTime":"2026-01-01T00:00:00.000Z","offset":18,'
+    '"topicCount":1,"topics":["orders"],"brokerCount":1,"brokers":["broker-a"]}\n\n'
+)
+_EVENTS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Events, until the client goes.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EVENTS_EXAMPLE}},
+    },
+    **errors(*READ_PROBLEMS),
+}
+
+
+def _mark(text: str) -> str:
+    try:
+        return str(EpochMark.parse(text))
+    except ValueError:
+        raise ValueError("must be an `id` of these events, or an epoch") from None
+
+
+class EventsQuery(ReadQuery):
+    """Parameters of the events."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    from_: Annotated[str, AfterValidator(_mark)] | None = Field(
+        None,
+        alias="from",
+        description="Send the epochs after this one: an `id` of these events, or an epoch number, which is not "
+        "compared with the lake. Default: from now on. The header Last-Event-ID overrides it.",
+        examples=["5-1f0c2a9e", "5"],
+    )
+    topic: str | None = Field(None, description="Only epochs that changed this topic.")
+    broker_name: str | None = Field(None, alias="brokerName", description="Only epochs that changed this broker group.")
+
+
+@router.get(
+    "/events",
+    operation_id="listenEvents",
+    summary="Subscribe to epochs (server-sent events)",
+    response_class=Response,
+    responses=_EVENTS,
+)
+async def listen_events(
+    request: Request,
+    query: Annotated[EventsQuery, Query()],
+    last_event_id: Annotated[
+        str | None, Header(description="The last `id` that the client received. EventSource sends it by itself.")
+    ] = None,
+) -> Response:
+    """One `epoch` event for each epoch with changes. `data` has the epoch, its topics and its brokers.
+
+    At most 1,000 topics and 1,000 brokers are listed. `topicCount` and `brokerCount` have the full numbers. The stream
+    resumes after `Last-Event-ID`, from the tables. A client gets `reset` and has to read everything again if it missed
+    more than 1,000 epochs, or if its `id` is from another lake or from before a restore. An `id` is opaque.
+    """
+    after = None if query.from_ is None else EpochMark.parse(query.from_)
+    if last_event_id:
+        try:
+            after = EpochMark.parse(last_event_id)
+        except ValueError:
+            refusal = FieldError("Last-Event-ID", "must be an `id` of these events")
+            raise fields_problem(BAD_PARAMETER, [refusal]) from None
+    reading = await begin(request, query)
+    may_go_on = partial(reading.context.guard.still_reads, request)
+    wanted = EventFilter(query.topic, query.broker_name)
+    return reading.context.events.stream(address(request), after, wanted, may_go_on)
