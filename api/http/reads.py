@@ -108,6 +108,32 @@ class ViewQuery(ReadQuery):
         return self.reads
 
 
+class WindowQuery(ReadQuery):
+    """Parameters of a read of a window of event time."""
+
+    from_: str | None = Field(
+        None,
+        alias="from",
+        description=f"Changes after this point in time: {POINT_IN_TIME}. Default: the beginning.",
+    )
+    to: str | None = Field(
+        None, description=f"Changes up to this point in time, which is included: {POINT_IN_TIME} (the default)."
+    )
+
+    @property
+    def is_fresh(self) -> bool:
+        """True: a kept answer of an earlier epoch is not enough."""
+        return self.wait_for is not None
+
+
+class PageQuery(BaseModel):
+    """A parameter of lists that have pages, beside those of `ReadQuery`."""
+
+    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
+        None, description="`nextCursor` of the previous page."
+    )
+
+
 class PastQuery(ViewQuery):
     """Parameters of a read of today, or of the past."""
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
@@ -17,7 +17,9 @@ from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import (
     POINT_IN_TIME,
+    PageQuery,
     ReadQuery,
+    WindowQuery,
     address,
     answer,
     ask_history,
@@ -46,23 +48,10 @@ from schemas.route_commit import EpochMark, RouteCommit
 router = APIRouter(prefix="/v1", tags=["history"])
 
 
-class TopicChangesQuery(ReadQuery):
+class TopicChangesQuery(WindowQuery, PageQuery):
     """Parameters of a topic's changes: two points in time, and which page."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
-
-    from_: str | None = Field(
-        None,
-        alias="from",
-        description=f"Changes after this point in time: {POINT_IN_TIME}. Default: the beginning.",
-    )
-    to: str | None = Field(
-        None, description=f"Changes up to this point in time, which is included: {POINT_IN_TIME} (the default)."
-    )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
-    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
-        None, description="`nextCursor` of the previous page."
-    )
 
 
 class AllChangesQuery(TopicChangesQuery):
@@ -273,8 +262,6 @@ def _mark(text: str) -> str:
 
 class EventsQuery(ReadQuery):
     """Parameters of the events."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
     from_: Annotated[str, AfterValidator(_mark)] | None = Field(
         None,

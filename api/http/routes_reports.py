@@ -17,7 +17,7 @@ from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
-from api.http.reads import POINT_IN_TIME, ReadQuery, answer, ask_history, begin, list_answer, number
+from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer, number
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
 from lake.history.as_of import rfc3339
 from lake.history.lifelines import lifelines
@@ -26,24 +26,6 @@ from lake.history.reports import BY_NAME, FLAPPING, REPORTS, TIMES
 from schemas.route_commit import UNIX_EPOCH
 
 router = APIRouter(prefix="/v1", tags=["history"])
-
-
-class WindowQuery(ReadQuery):
-    """Parameters of a read of a window of event time."""
-
-    from_: str | None = Field(
-        None,
-        alias="from",
-        description=f"Changes after this point in time: {POINT_IN_TIME}. Default: the beginning.",
-    )
-    to: str | None = Field(
-        None, description=f"Changes up to this point in time, which is included: {POINT_IN_TIME} (the default)."
-    )
-
-    @property
-    def is_fresh(self) -> bool:
-        """True: a kept answer of an earlier epoch is not enough."""
-        return self.wait_for is not None
 
 
 # --- reports ---
@@ -74,16 +56,13 @@ _SPECS: Final = [
 ]
 
 
-class ReportQuery(WindowQuery):
+class ReportQuery(WindowQuery, PageQuery):
     """Parameters of a report."""
 
     times: Annotated[int, *number()] | None = Field(
         None, description=f"For `flapping` only: addresses that came back more often than this. Default: {TIMES}."
     )
     limit: Annotated[int, *number(least=1, most=MAX_ROWS)] = Field(1000, description="Rows on a page.")
-    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
-        None, description="`nextCursor` of the previous page."
-    )
 
 
 @router.get(

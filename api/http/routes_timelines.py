@@ -14,7 +14,7 @@ from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAns
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
-from api.http.reads import POINT_IN_TIME, MissingQuery, ReadQuery, answer, ask_history, number
+from api.http.reads import POINT_IN_TIME, MissingQuery, PageQuery, ReadQuery, answer, ask_history, number
 from lake.history.as_of import NOW
 from lake.history.change_json import cut_members, field_members, interval_members
 from lake.history.history import MAX_LIMIT
@@ -39,7 +39,7 @@ _SPAN: Final[dict[str, Any]] = {
 _QUEUES: Final[dict[str, Any]] = {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0}
 
 
-class TimelineQuery(ReadQuery, MissingQuery):
+class TimelineQuery(ReadQuery, MissingQuery, PageQuery):
     """Parameters of a timeline."""
 
     from_: str | None = Field(
@@ -54,9 +54,6 @@ class TimelineQuery(ReadQuery, MissingQuery):
     )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(
         100, description="Maximum number of intervals on a page. A page with fewer can have a next one."
-    )
-    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
-        None, description="`nextCursor` of the previous page."
     )
 
     def window(self) -> Window:

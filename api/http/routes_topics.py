@@ -34,6 +34,7 @@ from api.http.problems import (
 from api.http.reads import (
     MAX_LONG_POLL_S,
     MissingQuery,
+    PageQuery,
     PastQuery,
     Reading,
     address,
@@ -77,7 +78,7 @@ ROUTE_EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class TopicsQuery(PastQuery):
+class TopicsQuery(PastQuery, PageQuery):
     """Parameters of the topic list."""
 
     cluster: Cluster = Field(None, description="Only topics that have a broker of this cluster.")
@@ -86,9 +87,6 @@ class TopicsQuery(PastQuery):
         "false", description="`true`: add clusters, queues and permissions of each topic."
     )
     limit: Annotated[int, *number(least=1, most=MAX_PAGE)] = Field(1000, description="Names on a page.")
-    cursor: Annotated[str, Field(max_length=1024)] | None = Field(
-        None, description="`nextCursor` of the previous page."
-    )
 
 
 class RouteQuery(PastQuery, MissingQuery):
