@@ -44,7 +44,7 @@ from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO
 from api.http.settings import HttpSettings
 from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
-from remoting.server.tls_channel import TlsTransport
+from remoting.server.tls_channel import Secured, TlsTransport
 
 _GRACE_S: Final = 5.0
 _HEADER_BYTES: Final = 150
@@ -112,7 +112,7 @@ class _Cycle(RequestResponseCycle):
         await super().send(message)
 
 
-class GuardedProtocol(HttpToolsProtocol):
+class GuardedProtocol(HttpToolsProtocol, Secured):
     """One connection. Made by uvicorn, through `guarded_protocol`."""
 
     cycle: _Cycle

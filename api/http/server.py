@@ -17,7 +17,7 @@ from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from remoting.errors import why_not_listening
 from remoting.server.tls import Handshakes
-from remoting.server.tls_channel import Secured, TlsSniffer
+from remoting.server.tls_channel import TlsSniffer
 from schemas.errors import SetupError
 from security.tls_rotation import ListenerTls
 
@@ -111,7 +111,7 @@ def _gate(
     protocol = behind(**arguments)
     protocol.needs_certificate = tls.needs_certificate
     limit_s = protocol.limits.header_timeout_s
-    return TlsSniffer(cast("Secured", protocol), tls, handshakes, takes_preamble=False, handshake_s=limit_s)
+    return TlsSniffer(protocol, tls, handshakes, takes_preamble=False, handshake_s=limit_s)
 
 
 def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:

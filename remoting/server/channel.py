@@ -42,7 +42,7 @@ from remoting.codec.reply import EncodedReply, Reply, encode_reply
 from remoting.server.memory import LARGE_BYTES, ConnectionMemory
 from remoting.server.refusals import Refusals
 from remoting.server.settings import RemotingSettings
-from remoting.server.tls_channel import NO_APPLICATION_PROTOCOL, TlsTransport
+from remoting.server.tls_channel import NO_APPLICATION_PROTOCOL, Secured, TlsTransport
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
@@ -57,6 +57,9 @@ _HTTP_REFUSAL: Final = (
 _GO_AWAY: Final = b"\0\0\0\0\0\0\0\x01" + GRPC_IS_ELSEWHERE.encode()
 # SETTINGS without any, then GOAWAY with PROTOCOL_ERROR and a text, which gRPC clients show (RFC 9113, 6.5 and 6.8).
 _HTTP_2_REFUSAL: Final = b"\0\0\0\x04" + bytes(5) + len(_GO_AWAY).to_bytes(3) + b"\x07" + bytes(5) + _GO_AWAY
+InlineAuthorizer = Callable[[Any, "Connection"], Reply]
+"""Returns the reply to what `RequestCache` has found, or its refusal; what it raises becomes one."""
+
 FIELD_BYTES: Final = 160
 """Memory of a header field without its name and value, in bytes: its place in the dict, and two objects."""
 
@@ -79,13 +82,6 @@ class Handler(Protocol):
 
     def on_close(self, connection: Connection) -> None:
         """A connection is gone, whoever ended it; `close_reason` says why."""
-
-
-class InlineAuthorizer(Protocol):
-    """Stands before what is recognised, where anybody is asked who they are."""
-
-    def __call__(self, asked: Any, connection: Connection) -> Reply:  # noqa: ANN401 (what `RequestCache` has found)
-        """The reply to a recognised request, or its refusal; what this raises becomes one."""
 
 
 class Server(Protocol):
@@ -120,7 +116,7 @@ class Server(Protocol):
         """Call back; what it raises must not take the connection down."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(Secured):
     """One connection, as handlers see it.
 
     Attributes:

@@ -82,12 +82,8 @@ class FairQueue:
     theirs: a peer that lets its frame starve costs the others nothing.
     """
 
-    def __init__(self, memory: ConnectionMemory[Any] | None = None) -> None:
-        """Create an empty queue.
-
-        Args:
-            memory: Memory of the server; None: there is always enough.
-        """
+    def __init__(self, memory: ConnectionMemory[Any]) -> None:
+        """Create an empty queue of the server with this memory."""
         self._memory = memory
         self._waiting: deque[Peer] = deque()
         self._stalled: deque[Peer] = deque()
@@ -122,7 +118,7 @@ class FairQueue:
 
     def _next(self) -> None:
         self._next_is_due = False
-        if self._memory is None or not self._memory.is_short():
+        if not self._memory.is_short():
             self._reading.clear()
             for _ in range(min(_AT_A_TIME, len(self._queued))):
                 self._read(self._waiting or self._stalled)
@@ -150,7 +146,6 @@ class FairQueue:
 
     def _has_room(self, peer: Peer) -> bool:
         """Return whether the peer's frame may become whole beside those that are being read."""
-        assert self._memory is not None
         if not self._reading:
             return self._memory.is_idle() or self._memory.has_room(peer.missing_bytes)
         promised = sum(other.missing_bytes for other in self._reading)

@@ -20,7 +20,7 @@ import contextlib
 import ssl
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from remoting.errors import why_not_tls
 from schemas.errors import ProtocolError
@@ -125,13 +125,6 @@ OVER_QUOTA: Final = "quota-tls-handshakes"
 """Reason to close a connection: its address has begun too many handshakes of late."""
 
 
-class Waiting(Protocol):
-    """A connection whose first message has come."""
-
-    def begin(self) -> None:
-        """Begin the handshake: it is this connection's turn."""
-
-
 class Handshakes:
     """The queue of one gateway, for all its ports. Lives on one event loop."""
 
@@ -142,23 +135,23 @@ class Handshakes:
             refusal: Returns why an address gets no handshake now; None: it gets one.
         """
         self.refusal = refusal
-        self._waiting: OrderedDict[str, deque[Waiting]] = OrderedDict()
-        """Waiting connections by address, the next address first."""
+        self._waiting: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
+        """Beginnings of handshakes by address, the next address first."""
 
-    def wait(self, address: str, connection: Waiting) -> None:
-        """Call its `begin` when it is its turn, not in this turn of the loop."""
+    def wait(self, address: str, begin: Callable[[], None]) -> None:
+        """Call ``begin`` when it is the turn of its connection, not in this turn of the loop."""
         if not self._waiting:
             self._go_on()
-        self._waiting.setdefault(address, deque()).append(connection)
+        self._waiting.setdefault(address, deque()).append(begin)
 
     def _next(self) -> None:
-        address, connections = self._waiting.popitem(last=False)
-        connection = connections.popleft()
-        if connections:
-            self._waiting[address] = connections
+        address, beginnings = self._waiting.popitem(last=False)
+        begin = beginnings.popleft()
+        if beginnings:
+            self._waiting[address] = beginnings
         if self._waiting:
             self._go_on()
-        connection.begin()
+        begin()
 
     def _go_on(self) -> None:
         asyncio.get_running_loop().call_soon(self._next)

@@ -57,26 +57,8 @@ class TlsSource(Protocol):
         """For the next connection."""
 
 
-class Secured(Protocol):
-    """A protocol that may stand behind a gate: an `asyncio.Protocol` with two methods more."""
-
-    def connection_made(self, transport: asyncio.BaseTransport, /) -> None:
-        """Implement asyncio's method."""
-
-    def connection_lost(self, exc: Exception | None, /) -> None:
-        """Implement asyncio's method."""
-
-    def data_received(self, data: bytes, /) -> None:
-        """Implement asyncio's method."""
-
-    def eof_received(self) -> bool | None:
-        """Implement asyncio's method."""
-
-    def pause_writing(self) -> None:
-        """Implement asyncio's method."""
-
-    def resume_writing(self) -> None:
-        """Implement asyncio's method."""
+class Secured(asyncio.Protocol):
+    """A protocol that may be behind a `TlsSniffer`."""
 
     def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
         """Continue after the handshake.
@@ -85,6 +67,7 @@ class Secured(Protocol):
             transport: Transport to use from now on.
             names: Names in the client's verified certificate; empty without one.
         """
+        raise NotImplementedError
 
     def refuse_tls(self, reason: str, detail: str) -> None:
         """Count a refusal and close.
@@ -94,6 +77,7 @@ class Secured(Protocol):
                 ``quota-tls-handshakes``.
             detail: For a person.
         """
+        raise NotImplementedError
 
 
 class TlsTransport(asyncio.Transport):
@@ -300,7 +284,7 @@ class TlsSniffer(asyncio.Protocol):
             text = "this port requires TLS (--tls-mode enforcing). Turn TLS on in the client."
             self._behind.refuse_tls("not-encrypted", text)
             return
-        self._raw.set_protocol(cast("asyncio.Protocol", self._behind))
+        self._raw.set_protocol(self._behind)
         self._behind.data_received(data)
 
     def _ask_for_turn(self) -> None:
@@ -322,9 +306,9 @@ class TlsSniffer(asyncio.Protocol):
             return
         self._is_waiting = True
         self._raw.pause_reading()
-        self._handshakes.wait(address, self)
+        self._handshakes.wait(address, self._begin)
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Begin the handshake: it is this connection's turn."""
         self._is_waiting = False
         first, self._first = self._first, b""

@@ -7,7 +7,7 @@ import asyncio
 
 from remoting.codec.frame import RemotingCommand, encode_frame
 from remoting.server.channel import Connection
-from remoting.server.memory import LARGE_BYTES, FairQueue
+from remoting.server.memory import LARGE_BYTES
 from remoting.server.server import RemotingServer
 
 
@@ -112,7 +112,7 @@ class Reader:
 
 def test_connections_read_in_the_order_in_which_they_wait() -> None:
     async def main() -> None:
-        queue, order = FairQueue(), list[Reader]()
+        queue, order = RemotingServer(Idle()).memory.fair_queue, list[Reader]()  # type: ignore[arg-type]
         readers = [Reader(order) for _ in range(30)]
         for reader in readers:
             queue.wait(reader)

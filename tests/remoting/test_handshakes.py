@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import MethodType
 
 import pytest
 
@@ -20,27 +22,16 @@ from tests.remoting.shell import ECHO, Handler, connected, run, serving
 from tests.remoting.test_tls import Source, server_context
 
 
-@dataclass
-class Asks:
-    """Wants a handshake, and remembers in which turn of the loop it came."""
-
-    name: str
-    begun: list[str]
-
-    def begin(self) -> None:
-        self.begun.append(self.name)
-
-
 def test_one_in_a_turn_and_no_address_waits_for_the_queue_of_another() -> None:
     async def main() -> None:
         handshakes, begun = Handshakes(), list[str]()
         for number in range(100):
-            handshakes.wait("10.0.0.9", Asks(f"hostile-{number}", begun))
-        handshakes.wait("10.0.0.1", Asks("honest", begun))
+            handshakes.wait("10.0.0.9", partial(begun.append, f"hostile-{number}"))
+        handshakes.wait("10.0.0.1", partial(begun.append, "honest"))
         assert begun == []
         await asyncio.sleep(0)
         assert begun == ["hostile-0"]
-        handshakes.wait("10.0.0.2", Asks("late", begun))
+        handshakes.wait("10.0.0.2", partial(begun.append, "late"))
         for _ in range(3):
             await asyncio.sleep(0)
         assert begun == ["hostile-0", "honest", "hostile-1", "late"]
@@ -89,12 +80,14 @@ def test_bytes_that_come_before_its_turn_are_kept(tmp_path: Path) -> None:
             asking = asyncio.create_task(ask(server, authority))
             while not queue.held:
                 await asyncio.sleep(0)
-            gate = queue.held[0]
+            begin = queue.held[0]
+            assert isinstance(begin, MethodType)
+            gate = begin.__self__
             assert isinstance(gate, TlsSniffer)
             whole = gate._first
             gate._first = whole[:7]
             gate.data_received(whole[7:])
-            gate.begin()
+            begin()
             assert await asking == b"x"
 
     run(main)
@@ -119,11 +112,11 @@ class Queue(Handshakes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: list[object] = []
+        self.held: list[Callable[[], None]] = []
 
-    def wait(self, address: str, connection: object) -> None:
+    def wait(self, address: str, begin: Callable[[], None]) -> None:
         assert address == "127.0.0.1"
-        self.held.append(connection)
+        self.held.append(begin)
 
 
 async def ask(server: object, authority: Authority) -> bytes:
