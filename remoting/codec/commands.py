@@ -36,7 +36,7 @@ from typing import Final
 import msgspec
 
 from remoting.codec.frame import RemotingCommand, fields_problem
-from remoting.codec.names import check_broker_name, check_key, check_name
+from remoting.codec.names import check_broker_name, check_key, check_name, existing
 from remoting.codec.registration import (
     DEFAULT_INFLATED_LIMIT_BYTES,
     decode_data_version,
@@ -293,25 +293,14 @@ def _broker_heartbeat(command: RemotingCommand, context: RequestContext) -> AnyE
     return BrokerHeartbeat(actor=context.actor, cluster_name=names[0], broker_name=names[1], broker_addr=names[2])
 
 
-def _existing(check: Callable[[str], str], name: str | None) -> str | None:
-    """A name, or None if nothing can have been stored under it."""
-    if name is None:
-        return None
-    try:
-        return check(name)
-    except BadRequestError:
-        return None
-
-
-_name: Final = partial(check_name, "name")
 _key: Final = partial(check_key, "name")
 
 
 def _existing_names(broker: BrokerHeader) -> tuple[str, str, str] | None:
     """Names of a broker that may exist; None when none can have registered under them."""
-    cluster_name = _existing(_key, broker.cluster_name)
-    broker_name = _existing(check_broker_name, broker.broker_name)
-    broker_addr = _existing(_key, broker.broker_addr)
+    cluster_name = existing(broker.cluster_name, _key)
+    broker_name = existing(broker.broker_name, check_broker_name)
+    broker_addr = existing(broker.broker_addr, _key)
     if cluster_name is None or broker_name is None or broker_addr is None:
         return None
     return cluster_name, broker_name, broker_addr
@@ -319,24 +308,20 @@ def _existing_names(broker: BrokerHeader) -> tuple[str, str, str] | None:
 
 def _delete_topic(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """216, DefaultRequestProcessor.deleteTopicInNamesrv; an empty clusterName is none."""
-    topic = _existing(_name, command.ext("topic"))
+    topic = existing(command.ext("topic"))
     given_cluster = command.ext("clusterName") or None
-    cluster_name = _existing(_key, given_cluster)
+    cluster_name = existing(given_cluster, _key)
     if topic is None or cluster_name != given_cluster:
         return None
     return DeleteTopic(actor=context.actor, topic=topic, cluster_name=cluster_name)
 
 
-def _wipe_write_perm(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
-    """205, DefaultRequestProcessor.wipeWritePermOfBroker."""
-    broker_name = _existing(check_broker_name, command.ext("brokerName"))
-    return None if broker_name is None else WipeWritePerm(actor=context.actor, broker_name=broker_name)
-
-
-def _add_write_perm(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
-    """327, DefaultRequestProcessor.addWritePermOfBroker."""
-    broker_name = _existing(check_broker_name, command.ext("brokerName"))
-    return None if broker_name is None else AddWritePerm(actor=context.actor, broker_name=broker_name)
+def _change_write_perm(
+    command: RemotingCommand, context: RequestContext, event: type[WipeWritePerm | AddWritePerm]
+) -> AnyEvent | None:
+    """205 and 327, DefaultRequestProcessor.wipeWritePermOfBroker and addWritePermOfBroker."""
+    broker_name = existing(command.ext("brokerName"), check_broker_name)
+    return None if broker_name is None else event(actor=context.actor, broker_name=broker_name)
 
 
 def _check_open(namespace: str) -> None:
@@ -366,7 +351,7 @@ def _put_kv_config(command: RemotingCommand, context: RequestContext) -> AnyEven
 
 def _delete_kv_config(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """102, DefaultRequestProcessor.deleteKVConfig."""
-    namespace, key = _existing(_name, command.ext("namespace")), _existing(_name, command.ext("key"))
+    namespace, key = existing(command.ext("namespace")), existing(command.ext("key"))
     if namespace is None or key is None:
         return None
     _check_open(namespace)
@@ -378,10 +363,10 @@ _BUILDERS: Final[dict[int, Callable[[RemotingCommand, RequestContext], AnyEvent 
     RequestCode.DELETE_KV_CONFIG: _delete_kv_config,
     RequestCode.REGISTER_BROKER: _register_broker,
     RequestCode.UNREGISTER_BROKER: _unregister_broker,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _wipe_write_perm,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: partial(_change_write_perm, event=WipeWritePerm),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _delete_topic,
     RequestCode.QUERY_DATA_VERSION: _broker_heartbeat,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: _add_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: partial(_change_write_perm, event=AddWritePerm),
     RequestCode.BROKER_HEARTBEAT: _broker_heartbeat,
 }
 

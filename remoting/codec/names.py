@@ -8,7 +8,8 @@ of the deliberate differences; no stock broker comes near them (`TopicValidator`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -36,15 +37,25 @@ def check_name(field: str, name: str) -> str:
     return name
 
 
+_check: Final = partial(check_name, "name")
+
+
+def existing(name: str | None, check: Callable[[str], str] = _check) -> str | None:
+    """Return a name, or None if nothing can have been stored under it.
+
+    Args:
+        name: Name that a peer has sent.
+        check: Rule for names of this kind; raises BadRequestError.
+    """
+    try:
+        return None if name is None else check(name)
+    except BadRequestError:
+        return None
+
+
 def may_exist(name: str | None) -> bool:
     """Return whether something can have been stored under a name."""
-    if name is None:
-        return False
-    try:
-        check_name("name", name)
-    except BadRequestError:
-        return False
-    return True
+    return existing(name) is not None
 
 
 def check_key(field: str, name: str) -> str:
