@@ -64,7 +64,7 @@ export function putKv(namespace, key, value, at) {
 async function act({ title, verb, warning = null, method, path, body, of, plan, at }) {
   const rows = h("div", { class: "diff" });
   const said = h("div", { role: "status" });
-  const yes = h("button", { type: "button", class: "danger", disabled: true, on: { click: apply } }, verb);
+  const yes = button(verb, apply, { class: "danger", disabled: true });
   const no = button("Cancel", () => box.close());
   const box = dialog(title, { class: "act", onClose: at.reload },
     h("h2", null, title), warning && h("p", null, warning), h("h3", null, "What will be different"), rows, said,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GET /v1/activity: points without a gap, and commands by kind.
 
-import { here } from "./place.js";
+import { changesOf, here } from "./place.js";
 import { ThrottledQuery } from "./throttled_query.js";
 import { isEpoch } from "./times.js";
 
@@ -77,5 +77,5 @@ export function placeOf(points) {
   if (!some.length) return null;
   const first = Math.min(...some.map((point) => point.firstEpoch));
   const last = Math.max(...some.map((point) => point.lastEpoch));
-  return { from: first > 1 ? String(first - 1) : null, as_of: String(last) };
+  return changesOf(first, last);
 }

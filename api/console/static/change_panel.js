@@ -3,9 +3,8 @@
 // the key of the change.
 
 import { get } from "./api.js";
-import { h, put, show } from "./dom.js";
-import { topicLink } from "./links.js";
-import { here, link, set } from "./place.js";
+import { button, h, put, show } from "./dom.js";
+import { changesOf, here, link, set, topicLink } from "./place.js";
 import { both, plainUtc } from "./times.js";
 import { arrow, brief, perm } from "./words.js";
 
@@ -22,7 +21,7 @@ export class ChangePanel {
     this.body = h("div");
     this.others = h("div");
     this.element = h("aside", { class: "panel", "aria-label": "The change in full", hidden: true, on: { keydown: (event) => this.keyed(event) } },
-      h("div", { class: "panelhead" }, this.title, h("button", { type: "button", "aria-label": "Close the panel", on: { click: () => this.close() } }, "Close")),
+      h("div", { class: "panelhead" }, this.title, button("Close", () => this.close(), { "aria-label": "Close the panel" })),
       this.body, this.others);
   }
 
@@ -73,7 +72,7 @@ export class ChangePanel {
     const others = body.changes.filter((each) => each.offset !== row.offset);
     put(this.others, h("h3", null, `Other changes from ${address}`),
       others.length ? h("ul", { class: "others" }, others.map((each) => h("li", null,
-        h("a", { href: link("audit", "", { from: each.epoch > 1 ? String(each.epoch - 1) : null, as_of: String(each.epoch), peer: address }) }, plainUtc(each.eventTime).slice(0, 19)),
+        h("a", { href: link("audit", "", { ...changesOf(each.epoch), peer: address }) }, plainUtc(each.eventTime).slice(0, 19)),
         ` ${each.command} ${[each.topic, each.brokerName].filter(Boolean).join(" of ")}`)))
         : h("p", { class: "quiet" }, "None."),
       h("p", null, h("a", { href: link("audit", "", { from: null, peer: address }) }, `All changes from ${address}`)));
@@ -139,7 +138,8 @@ function hostOf(peer) {
 /** A cell that shows "before → after" and opens the panel. */
 export function openCell(panel, key, row) {
   const text = arrow(row.before, row.after);
-  return h("button", { type: "button", class: "open", title: text || "Show the change in full", "aria-label": `Show in full: ${row.command ?? ""} ${text}`, on: { click: (event) => panel.open(key, event.currentTarget) } }, text || "details");
+  const props = { class: "open", title: text || "Show the change in full", "aria-label": `Show in full: ${row.command ?? ""} ${text}` };
+  return button(text || "details", (event) => panel.open(key, event.currentTarget), props);
 }
 
 /** A table with the panel beside it. */

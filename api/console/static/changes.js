@@ -3,15 +3,14 @@
 
 import { ChangePanel, besides, openCell } from "./change_panel.js";
 import { h } from "./dom.js";
-import { brokerLink, topicLink } from "./links.js";
-import { link } from "./place.js";
+import { brokerLink, link, topicLink } from "./place.js";
 import { Table } from "./table.js";
 import { both, plainUtc, utc } from "./times.js";
 import { arrow, brief, who } from "./words.js";
 
 const changeColumns = (panel) => [
   { name: "time", title: "Time (UTC)", width: 25, value: (row) => row.eventTime, cell: (row) => h("time", { datetime: row.eventTime, title: both(row.eventTime) }, plainUtc(row.eventTime)) },
-  { name: "epoch", title: "Epoch", numeric: true, value: (row) => row.epoch, cell: (row) => h("a", { href: at(row), title: "See everything as it was then" }, row.epoch) },
+  { name: "epoch", title: "Epoch", numeric: true, cell: (row) => h("a", { href: at(row), title: "See everything as it was then" }, row.epoch) },
   { name: "operation", title: "Operation Type", value: (row) => row.command, cell: (row) => h("span", { title: row.command }, row.command) },
   { name: "operator", title: "Operator", value: (row) => row.actor?.user ?? "" },
   { name: "address", title: "IP Address", value: (row) => row.actor?.peer ?? "" },

@@ -3,7 +3,7 @@
 // time, a parameter, or at "now" the routes change.
 
 import { ProblemError, get } from "./api.js";
-import { h, put, show } from "./dom.js";
+import { button, h, put, show } from "./dom.js";
 import { Live } from "./live.js";
 import { here, link, set } from "./place.js";
 import { learn, logIn, logInButton, standing } from "./session.js";
@@ -66,7 +66,7 @@ const sites = h("span");
 put(document.getElementById("top"),
   h("a", { class: "name", href: "#/dashboard" }, "routelake"), nav,
   h("span", { class: "right" }, h("label", { for: "live" }, liveBox, " ", liveState), sites, who.element,
-    h("button", { type: "button", on: { click: help } }, "Keys")));
+    button("Keys", help)));
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
@@ -204,7 +204,7 @@ async function load(wanted, signal, changed) {
 function tell(answer, asOf) {
   const time = isEpoch(asOf) ? answer.eventTime : asOf;
   put(banner, `You see ${both(time)}, epoch ${answer.epoch}. You can change things only at "now". `,
-    h("button", { type: "button", on: { click: () => bar.now() } }, "Back to now"));
+    button("Back to now", () => bar.now()));
   show(banner, true);
 }
 
@@ -219,7 +219,7 @@ function complain(error) {
 
 function askLogIn() {
   put(notice, h("p", null, "You need to log in to see the data of this gateway. ",
-    h("button", { type: "button", on: { click: () => logIn(begin) } }, "Log in")));
+    button("Log in", () => logIn(begin))));
 }
 
 /** Links to the consoles of other routelakes, at the same page and time. */

@@ -4,7 +4,7 @@
 import { get, host } from "./api.js";
 import { ChangesTable } from "./changes.js";
 import { options, sqlMoment } from "./copyas.js";
-import { h, show } from "./dom.js";
+import { button, h, show } from "./dom.js";
 import { here, set } from "./place.js";
 import { saveAs } from "./table.js";
 import { isEpoch } from "./times.js";
@@ -47,8 +47,8 @@ export function auditPage() {
   let at = null;
   let rows = [];
   let cursor = null;
-  const older = h("button", { type: "button", on: { click: more } }, "Older");
-  const whole = h("button", { type: "button", on: { click: csv } }, "CSV from the gateway");
+  const older = button("Older", more);
+  const whole = button("CSV from the gateway", csv);
   const table = new ChangesTable({
     caption: "Audit Log", isMain: true, empty: "No change matches. Remove a filter, or mark a longer range on the time bar.", tools: [older, whole],
     copy: () => {

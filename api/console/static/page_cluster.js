@@ -5,7 +5,7 @@ import { writePerm } from "./actions.js";
 import { get } from "./api.js";
 import { sqlMoment } from "./copyas.js";
 import { h } from "./dom.js";
-import { brokerLink } from "./links.js";
+import { brokerLink } from "./place.js";
 import { actionButton } from "./session.js";
 import { Table } from "./table.js";
 import { fromNow, plainUtc, utc } from "./times.js";
@@ -23,11 +23,11 @@ export function clusterPage() {
       { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => brokerLink(row.brokerName) },
       { name: "no", title: "NO.", value: (row) => brokerNo(row.brokerId) },
       { name: "address", title: "Address", value: (row) => row.brokerAddr },
-      { name: "alive", title: "alive", value: (row) => (row.isLive ? "yes" : "no"), cell: (row) => h("span", { class: row.isLive ? "good" : "bad" }, row.isLive ? "yes" : "no") },
-      { name: "zone", title: "zone", value: (row) => row.zoneName ?? "" },
+      { name: "alive", value: (row) => (row.isLive ? "yes" : "no"), cell: (row) => h("span", { class: row.isLive ? "good" : "bad" }, row.isLive ? "yes" : "no") },
+      { name: "zone", value: (row) => row.zoneName ?? "" },
       { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp (UTC)", width: 30, value: (row) => row.lastUpdateTimestamp ?? null, cell: (row) => plainUtc(row.lastUpdateTimestamp) },
-      { name: "expires", title: "expires", width: 14, value: (row) => row.expireTimestamp ?? null, cell: expires },
-      { name: "dataVersion", title: "dataVersion", value: (row) => version(row.dataVersion) },
+      { name: "expires", width: 14, value: (row) => row.expireTimestamp ?? null, cell: expires },
+      { name: "dataVersion", value: (row) => version(row.dataVersion) },
       { name: "actions", title: "Actions", width: 22, value: () => "", cell: actions },
     ],
     copy: () => ({

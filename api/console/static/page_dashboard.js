@@ -4,8 +4,8 @@
 import { get } from "./api.js";
 import { ChangesTable } from "./changes.js";
 import { h, put, show } from "./dom.js";
-import { brokerLink } from "./links.js";
 import { overview } from "./overview.js";
+import { brokerLink } from "./place.js";
 import { Table } from "./table.js";
 import { fromNow, plainUtc } from "./times.js";
 
@@ -22,8 +22,8 @@ export function dashboardPage() {
     columns: [
       { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => brokerLink(row.brokerName) },
       { name: "address", title: "Address", value: (row) => row.brokerAddr },
-      { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp (UTC)", width: 30, value: (row) => row.lastUpdateTimestamp, cell: (row) => plainUtc(row.lastUpdateTimestamp) },
-      { name: "expires", title: "expires", value: (row) => row.expireTimestamp, cell: (row) => fromNow(row.expireTimestamp) },
+      { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp (UTC)", width: 30, cell: (row) => plainUtc(row.lastUpdateTimestamp) },
+      { name: "expires", value: (row) => row.expireTimestamp, cell: (row) => fromNow(row.expireTimestamp) },
     ],
     copy: () => ({ sql: "FROM live_at(now())", path: "v1/brokers", params: {}, cli: null }),
   });

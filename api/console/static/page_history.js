@@ -29,9 +29,9 @@ export function historyPage(name) {
   const states = new Table({
     caption: "States", empty, key: (row) => `${row.fromEpoch}/${row.from}/${row.begunBy.offset}`,
     columns: [
-      { name: "from", title: "from (UTC)", width: 26, value: (row) => row.from, cell: (row) => h("a", { href: link(isBroker ? "cluster" : "topic", isBroker ? "" : name, { as_of: row.from }) }, plainUtc(row.from)) },
+      { name: "from", title: "from (UTC)", width: 26, cell: (row) => h("a", { href: link(isBroker ? "cluster" : "topic", isBroker ? "" : name, { as_of: row.from }) }, plainUtc(row.from)) },
       { name: "to", title: "to (UTC)", width: 26, value: (row) => row.to ?? "", cell: (row) => (row.to === null ? "still" : plainUtc(row.to)) },
-      { name: "for", title: "for", width: 10, value: (row) => span(row.from, row.to, end_ms) },
+      { name: "for", width: 10, value: (row) => span(row.from, row.to, end_ms) },
       { name: "state", title: "State", width: 44, value: (row) => state(row), cell: (row) => h("span", { class: kind(row), title: state(row) }, state(row)) },
       { name: "begunBy", title: "begun by", width: 40, value: (row) => cause(row.begunBy) },
       { name: "endedBy", title: "ended by", value: (row) => cause(row.endedBy) },

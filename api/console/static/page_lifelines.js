@@ -5,8 +5,7 @@
 import { windowOf } from "./activity.js";
 import { get } from "./api.js";
 import { h, put, svg } from "./dom.js";
-import { brokerLink } from "./links.js";
-import { link } from "./place.js";
+import { brokerLink, changesOf, link } from "./place.js";
 import { Table } from "./table.js";
 import { ThrottledQuery } from "./throttled_query.js";
 import { plainUtc, span } from "./times.js";
@@ -36,8 +35,8 @@ export function lifelinesPage() {
       { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => brokerLink(row.brokerName) },
       { name: "no", title: "NO.", width: 10, value: (row) => brokerNo(row.brokerId) },
       { name: "address", title: "Address", value: (row) => row.brokerAddr },
-      { name: "state", title: "State", width: 12, value: (row) => row.state, cell: (row) => h("span", { class: row.isAlive ? "good" : "bad" }, row.state) },
-      { name: "restarts", title: "Restarts", numeric: true, width: 9, value: (row) => row.restarts },
+      { name: "state", title: "State", width: 12, cell: (row) => h("span", { class: row.isAlive ? "good" : "bad" }, row.state) },
+      { name: "restarts", title: "Restarts", numeric: true, width: 9 },
       { name: "lives", title: "Lifeline", width: 40, value: inWords, cell: lane },
     ],
     copy: () => ({
@@ -74,7 +73,7 @@ export function lifelinesPage() {
     const turns = row.lives.flatMap((life) => [[life.from, life.fromEpoch], ...(life.to === null ? [] : [[life.to, life.toEpoch]])])
       .concat(row.wiped.map((wipe) => [wipe.from, wipe.epoch]));
     const [, epoch] = turns.reduce((best, turn) => (Math.abs(turn[0] - ms) < Math.abs(best[0] - ms) ? turn : best));
-    location.hash = link("audit", "", { brokerName: row.brokerName, from: epoch > 1 ? String(epoch - 1) : null, as_of: String(epoch) });
+    location.hash = link("audit", "", { brokerName: row.brokerName, ...changesOf(epoch) });
   }
 
   return {

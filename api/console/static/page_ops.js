@@ -4,7 +4,7 @@
 import { putKv } from "./actions.js";
 import { get } from "./api.js";
 import { copyButton, quoted, sqlMoment } from "./copyas.js";
-import { h, put, show } from "./dom.js";
+import { button, h, put, show } from "./dom.js";
 import { here, set } from "./place.js";
 import { actionButton, standing } from "./session.js";
 import { Table } from "./table.js";
@@ -25,7 +25,7 @@ export function opsPage() {
   const kv = new Table({
     caption: "KV config", key: (row) => row.key, empty: "This namespace has no entries. Enter another namespace, or a key and a value.",
     columns: [
-      { name: "key", title: "Key", value: (row) => row.key },
+      { name: "key", title: "Key" },
       { name: "value", title: "Value", width: 40, value: (row) => (shown.has(row.key) ? row.value : "hidden"), cell: valueCell },
       { name: "actions", title: "Actions", width: 22, value: () => "", cell: (row) => (at?.isNow ? actionButton({ "aria-label": `Delete ${row.key}`, on: { click: () => putKv(namespace.value.trim(), row.key, null, at) } }, "Delete…") : null) },
     ],
@@ -44,9 +44,9 @@ export function opsPage() {
   const epochs = new Table({
     caption: "Epochs", key: (row) => row.epoch, empty: "There is no epoch yet. The first event makes one.",
     columns: [
-      { name: "epoch", title: "Epoch", numeric: true, width: 12, value: (row) => row.epoch, cell: (row) => h("button", { type: "button", "aria-label": `Go to epoch ${row.epoch}`, on: { click: () => set({ as_of: String(row.epoch) }) } }, row.epoch) },
-      { name: "eventTime", title: "Time", width: 52, value: (row) => row.eventTime, cell: (row) => both(row.eventTime) },
-      { name: "logOffset", title: "logOffset", numeric: true, width: 12, value: (row) => row.logOffset },
+      { name: "epoch", title: "Epoch", numeric: true, width: 12, cell: (row) => button(row.epoch, () => set({ as_of: String(row.epoch) }), { "aria-label": `Go to epoch ${row.epoch}` }) },
+      { name: "eventTime", title: "Time", width: 52, cell: (row) => both(row.eventTime) },
+      { name: "logOffset", numeric: true, width: 12 },
       { name: "versions", title: "Versions", value: (row) => Object.entries(row.versions).map(([name, number]) => `${name} ${number}`).join(", ") },
       { name: "sql", title: "SQL", width: 12, value: () => "", cell: (row) => copyButton(() => ({
         sql: `FROM rows_at('topicQueueTable', ${row.epoch})`, path: "v1/topics", params: { as_of: row.epoch }, cli: ["history", "diff", "--from", String(Math.max(1, row.epoch - 1)), "--to", String(row.epoch)],
@@ -58,7 +58,7 @@ export function opsPage() {
 
   function valueCell(row) {
     if (shown.has(row.key)) return h("code", null, row.value);
-    return h("button", { type: "button", "aria-label": `Show the value of ${row.key}`, on: { click: () => { shown.add(row.key); kv.refresh(row); } } }, "Show");
+    return button("Show", () => { shown.add(row.key); kv.refresh(row); }, { "aria-label": `Show the value of ${row.key}` });
   }
 
   /** What is refused would be told of, in the history, too: so it is not asked for. */

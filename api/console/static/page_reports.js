@@ -7,8 +7,7 @@ import { get } from "./api.js";
 import { bars } from "./charts.js";
 import { options } from "./copyas.js";
 import { h, put, show } from "./dom.js";
-import { brokerLink, topicLink } from "./links.js";
-import { here, link, set } from "./place.js";
+import { brokerLink, changesOf, here, link, set, topicLink } from "./place.js";
 import { Plot } from "./plot.js";
 import { Table } from "./table.js";
 import { ThrottledQuery } from "./throttled_query.js";
@@ -89,9 +88,9 @@ function columnsOf(spec, { columns, rows }) {
     };
   };
   return [
-    { name: "firstEpoch", title: "Changes", width: 16, value: (row) => row.firstEpoch, cell: (row) => changesLink(spec, row) },
+    { name: "firstEpoch", title: "Changes", width: 16, cell: (row) => changesLink(spec, row) },
     ...columns.filter((name) => !["firstEpoch", "lastEpoch"].includes(name)).map(of),
-    { name: "lastEpoch", isExported: true, value: (row) => row.lastEpoch },
+    { name: "lastEpoch", isExported: true },
   ];
 }
 
@@ -101,8 +100,7 @@ const LINKS = { topic: topicLink, brokerName: brokerLink };
 function changesLink(spec, row) {
   const { firstEpoch, lastEpoch } = row;
   const filters = Object.fromEntries(Object.entries(spec.filters).map(([filter, column]) => [filter, row[column]]));
-  const range = { from: firstEpoch > 1 ? String(firstEpoch - 1) : null, as_of: String(lastEpoch) };
-  return h("a", { href: link("audit", "", { ...spec.fixedFilters, ...filters, ...range }) }, firstEpoch === lastEpoch ? `epoch ${firstEpoch}` : `epochs ${firstEpoch} to ${lastEpoch}`);
+  return h("a", { href: link("audit", "", { ...spec.fixedFilters, ...filters, ...changesOf(firstEpoch, lastEpoch) }) }, firstEpoch === lastEpoch ? `epoch ${firstEpoch}` : `epochs ${firstEpoch} to ${lastEpoch}`);
 }
 
 /** Over time, if the label is a time; otherwise a bar for each label. */

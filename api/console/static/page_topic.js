@@ -5,8 +5,7 @@ import { deleteTopic } from "./actions.js";
 import { get } from "./api.js";
 import { button, h, put, show } from "./dom.js";
 import { fromForm } from "./from_form.js";
-import { brokerLink } from "./links.js";
-import { here, link, set } from "./place.js";
+import { brokerLink, here, link, set } from "./place.js";
 import { routeSql } from "./page_topics.js";
 import { actionButton } from "./session.js";
 import { Table } from "./table.js";
@@ -26,19 +25,19 @@ export function topicPage(topic) {
   const addresses = new Table({
     caption: "Broker Datas", key: (row) => `${row.broker}/${row.id}`, copy, empty: "No broker has this topic at this time.",
     columns: [
-      { name: "broker", title: "Broker", value: (row) => row.broker, cell: (row) => brokerLink(row.broker) },
-      { name: "cluster", title: "Cluster", value: (row) => row.cluster },
+      { name: "broker", title: "Broker", cell: (row) => brokerLink(row.broker) },
+      { name: "cluster", title: "Cluster" },
       { name: "index", title: "Index", numeric: true, value: (row) => row.id },
-      { name: "address", title: "Address", value: (row) => row.address },
-      { name: "zone", title: "zone", value: (row) => row.zone },
+      { name: "address", title: "Address" },
+      { name: "zone" },
     ],
   });
   const queues = new Table({
     caption: "queueDatas", key: (row) => row.brokerName, copy, empty: "No broker has this topic at this time.",
     columns: [
-      { name: "brokerName", title: "Broker name", value: (row) => row.brokerName },
+      { name: "brokerName", title: "Broker name" },
       ...["readQueueNums", "writeQueueNums", "perm"].map((name) => ({
-        name, title: name, numeric: name !== "perm", value: (row) => row[name],
+        name, numeric: name !== "perm",
         cell: (row) => h("span", { title: row.blame?.[name] ?? "" }, name === "perm" ? perm(row.perm) : row[name]),
       })),
       { name: "lastChangedBy", title: "last changed by", value: (row) => row.last ?? "" },
@@ -48,10 +47,10 @@ export function topicPage(topic) {
     caption: "Static topic", key: (row) => row.logical, copy,
     columns: [
       { name: "logicQueue", title: "Logic queue", numeric: true, value: (row) => row.logical },
-      { name: "broker", title: "Broker", value: (row) => row.broker, cell: (row) => (row.broker ? brokerLink(row.broker) : h("span", { class: "bad" }, "not mapped")) },
+      { name: "broker", title: "Broker", cell: (row) => (row.broker ? brokerLink(row.broker) : h("span", { class: "bad" }, "not mapped")) },
       { name: "queue", title: "Queue of the broker", numeric: true, value: (row) => row.physical },
       { name: "epoch", title: "Mapping epoch", value: (row) => row.epoch ?? "" },
-      { name: "scope", title: "Scope", value: (row) => row.scope },
+      { name: "scope", title: "Scope" },
     ],
   });
   const fixed = h("section", { "aria-label": "Static topic", hidden: true }, h("h2", null, "Static topic"),

@@ -37,12 +37,12 @@ export function topicsPage() {
     tools: h("fieldset", { class: "kinds" }, h("legend", { class: "unseen" }, "Kinds of topics"), kinds),
     onVisible: askWho,
     columns: [
-      { name: "topicName", title: "topicName", value: (row) => row.topicName, cell: (row) => h("a", { href: link("topic", row.topicName) }, row.topicName) },
-      { name: "clusters", title: "clusters", value: (row) => row.clusters.join(" ") },
-      { name: "brokers", title: "brokers", numeric: true, value: (row) => row.brokers },
-      { name: "readQueueNums", title: "readQueueNums", numeric: true, value: (row) => row.readQueueNums },
-      { name: "writeQueueNums", title: "writeQueueNums", numeric: true, value: (row) => row.writeQueueNums },
-      { name: "perm", title: "perm", value: (row) => row.perms.map(perm).join(" ") },
+      { name: "topicName", cell: (row) => h("a", { href: link("topic", row.topicName) }, row.topicName) },
+      { name: "clusters", value: (row) => row.clusters.join(" ") },
+      { name: "brokers", numeric: true },
+      { name: "readQueueNums", numeric: true },
+      { name: "writeQueueNums", numeric: true },
+      { name: "perm", value: (row) => row.perms.map(perm).join(" ") },
       { name: "lastChangedBy", title: "last changed by", width: 66, value: (row) => known.get(row.topicName) ?? "", cell: (row) => h("a", { href: link("history", row.topicName), title: known.get(row.topicName) ?? null }, known.get(row.topicName) ?? "history") },
     ],
     copy: () => ({

@@ -5,6 +5,8 @@
 //
 // The place is behind the #: a gateway does not need it, and a proxy may put any path before /console.
 
+import { h } from "./dom.js";
+
 /** The place of the address: {page, name, params}. */
 export function here() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
@@ -23,6 +25,15 @@ export function link(page, name = "", params = {}) {
   const wanted = new URLSearchParams();
   for (const key of ["as_of", "from", "zoom"]) if (now.has(key)) wanted.set(key, now.get(key));
   return text(page, name, changed(wanted, params));
+}
+
+/** Links from names in tables to the histories of what they name. */
+export const brokerLink = (name) => h("a", { href: link("history", name, { of: "broker" }) }, name);
+export const topicLink = (name) => h("a", { href: link("history", name) }, name);
+
+/** Parameters that show the changes of some epochs, the first and the last of them. */
+export function changesOf(first, last = first) {
+  return { from: first > 1 ? String(first - 1) : null, as_of: String(last) };
 }
 
 /** Change parameters of this page. `replace`: without an entry in the history of the browser, for the steps of a slider. */

@@ -22,8 +22,8 @@ export class Table {
    * @param {Object} told
    * @param {string} told.caption what it is, for those who do not see it
    * @param {Array<{name, title, value, cell, numeric, width, isExported}>} told.columns `value(row)` is what is sorted, filtered
-   *   and exported; `cell(row)` what is shown, where that is more; `width` is in characters, without it as wide as its values;
-   *   the last one has the rest; `isExported`: in the CSV alone
+   *   and exported, without it the member of this name; `cell(row)` what is shown, where that is more; `title`, without it the
+   *   name; `width` is in characters, without it as wide as its values; the last one has the rest; `isExported`: in the CSV alone
    * @param {function} told.key identity of a row, across reloads
    * @param {function} told.copy the query of the table for copyButton, when it is pressed
    * @param {function} told.accept a condition on rows beside the filter
@@ -33,7 +33,8 @@ export class Table {
    * @param {string|Array} told.empty shown if there are no rows: why, and what to do
    */
   constructor({ caption, columns, key, copy, accept = () => true, onVisible = null, tools = [], isMain = false, empty = "There are no rows." }) {
-    Object.assign(this, { all: columns, columns: columns.filter((column) => !column.isExported), key, accept, onVisible, caption, isMain, empty });
+    const all = columns.map((column) => ({ title: column.name, value: (row) => row[column.name], ...column }));
+    Object.assign(this, { all, columns: all.filter((column) => !column.isExported), key, accept, onVisible, caption, isMain, empty });
     this.rows = [];
     this.shown = [];
     this.order = null; // {column, isDown}
@@ -43,7 +44,7 @@ export class Table {
     });
     this.count = h("output", { class: "count" });
     this.heads = this.columns.map((column) => h("th", { scope: "col", class: column.numeric ? "n" : null },
-      h("button", { type: "button", on: { click: () => this.sort(column) } }, column.title)));
+      button(column.title, () => this.sort(column))));
     this.widths = this.columns.map((column) => column.width ?? room(column.title) + 5);
     this.body = h("tbody");
     this.table = h("table", null, h("caption", { class: "unseen" }, caption),

@@ -4,7 +4,7 @@
 
 import { get } from "./api.js";
 import { Density, zoomed } from "./density.js";
-import { h, put, show, svg } from "./dom.js";
+import { button, h, put, show, svg } from "./dom.js";
 import { here, link, set } from "./place.js";
 import { MOMENTS, both, isEpoch, moment, utc } from "./times.js";
 
@@ -33,19 +33,19 @@ export class TimeBar {
       onSelect: ({ low, high }) => set({ from: String(Math.max(1, low - 1)), as_of: high >= this.newest ? null : String(high) }),
       onPick: (epoch) => this.move(epoch),
     });
-    this.wholeButton = h("button", { type: "button", hidden: true, on: { click: () => this.zoomTo(null) } }, "Whole history");
+    this.wholeButton = button("Whole history", () => this.zoomTo(null), { hidden: true });
     this.text = h("output", { class: "when", for: "epoch" });
     this.typed = h("input", { type: "text", "aria-label": "Go to: epoch, time, -2h", placeholder: "epoch, time, -2h", id: "goto" });
     this.said = h("span", { class: "bad", role: "alert" });
-    this.playing = h("button", { type: "button", "aria-pressed": "false", on: { click: () => this.play() } }, "Play");
-    this.nowButton = h("button", { type: "button", on: { click: () => this.now() } }, "Now");
-    this.markButton = h("button", { type: "button", on: { click: () => this.mark() } }, "Mark");
+    this.playing = button("Play", () => this.play(), { "aria-pressed": "false" });
+    this.nowButton = button("Now", () => this.now());
+    this.markButton = button("Mark", () => this.mark());
     this.marked = h("span", { class: "marked" });
     put(root,
       h("div", { class: "bar" },
-        h("button", { type: "button", "aria-label": "One epoch back", on: { click: () => this.step(-1) } }, "‹"),
+        button("‹", () => this.step(-1), { "aria-label": "One epoch back" }),
         h("div", { class: "track" }, this.density.element, this.range, this.band, this.ticks),
-        h("button", { type: "button", "aria-label": "One epoch on", on: { click: () => this.step(1) } }, "›"),
+        button("›", () => this.step(1), { "aria-label": "One epoch on" }),
         this.playing, this.nowButton),
       h("div", { class: "under" }, this.text,
         h("form", { on: { submit: (event) => this.goto(event) } }, this.typed, h("button", null, "Go"), this.said),

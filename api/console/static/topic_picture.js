@@ -3,7 +3,7 @@
 // another time, what was added, removed and changed since stands on the cards.
 
 import { h, put } from "./dom.js";
-import { brokerLink } from "./links.js";
+import { brokerLink } from "./place.js";
 import { brokerNo, canRead, canWrite, perm } from "./words.js";
 
 const MOST_QUEUES = 64; // squares of a broker; the numbers say the rest
