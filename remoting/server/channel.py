@@ -164,9 +164,15 @@ class Connection(Secured):
         self.last_read = self._frame_since = self._not_writing_since = self._closing_since = server.now
 
     @property
+    def _open(self) -> asyncio.Transport | None:
+        """The transport, unless it is closed or closing."""
+        transport = self._transport
+        return None if transport is None or transport.is_closing() else transport
+
+    @property
     def closed(self) -> bool:
         """Return whether nothing more can be sent."""
-        return self._transport is None or self._transport.is_closing()
+        return self._open is None
 
     def send(self, command: RemotingCommand, serialize_type: SerializeType = SerializeType.JSON) -> bool:
         """Send a request of the server's own, such as NOTIFY_MIN_BROKER_ID_CHANGE.
@@ -174,9 +180,10 @@ class Connection(Secured):
         Returns:
             Whether it was sent; not when the connection is closing or the peer does not read.
         """
-        if self._transport is None or self._transport.is_closing() or not self._writing:
+        transport = self._open
+        if transport is None or not self._writing:
             return False
-        self._transport.write(encode_frame(command, serialize_type))
+        transport.write(encode_frame(command, serialize_type))
         return True
 
     def close(self, reason: str) -> None:
@@ -273,7 +280,7 @@ class Connection(Secured):
         self._may_answer.clear()
         self._not_writing_since = self._server.now
         self._unread_since_s = time.monotonic()
-        self._pause_reading()
+        self.stop_reading()
         self._memory.stopped_reading(self)
 
     def resume_writing(self) -> None:
@@ -364,7 +371,8 @@ class Connection(Secured):
             self.go_on()
 
     def _answer(self, command: RemotingCommand, reply: RemotingCommand) -> None:
-        if self._transport is None or self._transport.is_closing():
+        transport = self._open
+        if transport is None:
             return
         try:
             head, body = encode_reply(command, reply)
@@ -373,17 +381,17 @@ class Connection(Secured):
             head, body = encode_reply(command, reply)
         if len(body) < SHARED_BYTES:
             if head:
-                self._transport.write(head + body)
+                transport.write(head + body)
         else:
             self._shared_bytes += len(body)
-            self._transport.writelines((head, body))
+            transport.writelines((head, body))
 
     # --- bounds ---
 
     def _postpone(self, rest: list[Received]) -> None:
         self._set_backlog(rest)
         if rest:
-            self._pause_reading()
+            self.stop_reading()
 
     def _set_backlog(self, backlog: list[Received]) -> None:
         """Have these wait, instead of those that have waited."""
@@ -416,10 +424,11 @@ class Connection(Secured):
         size = 0 if self._transport is None else self._transport.get_write_buffer_size() - shared
         return Holding(self, self.address, max(0, size), self._unread_since_s)
 
-    def _pause_reading(self) -> None:
-        if self._reading and self._transport is not None and not self._transport.is_closing():
+    def stop_reading(self) -> None:
+        """Take nothing more from the peer until `go_on`."""
+        if self._reading and (transport := self._open):
             self._reading = False
-            self._transport.pause_reading()
+            transport.pause_reading()
 
     @property
     def missing_bytes(self) -> int:
@@ -429,13 +438,13 @@ class Connection(Secured):
 
     def read_on(self) -> None:
         """Resume reading: the next piece of a large frame may come."""
-        if self._reading and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._reading and (transport := self._open):
+            transport.resume_reading()
 
     def read_later(self) -> None:
         """Pause reading while others have their turn."""
-        if self._reading and self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        if self._reading and (transport := self._open):
+            transport.pause_reading()
 
     @property
     def is_idle(self) -> bool:
@@ -444,7 +453,8 @@ class Connection(Secured):
 
     def go_on(self) -> None:
         """Take up the backlog, then reading, as far as the bounds allow."""
-        if self._transport is None or self._transport.is_closing() or not self._writing:
+        transport = self._open
+        if transport is None or not self._writing:
             return
         backlog = self._backlog
         self._set_backlog([])
@@ -452,14 +462,10 @@ class Connection(Secured):
         if not self._reading and self._may_read():
             self._reading = True
             self.last_read = self._frame_since = self._server.now
-            self._transport.resume_reading()
+            transport.resume_reading()
 
     def _may_read(self) -> bool:
         return self._writing and not self._backlog and not self._server.is_closing
-
-    def stop_reading(self) -> None:
-        """For a server that closes: finish what was received, take nothing more."""
-        self._pause_reading()
 
     def _note_unfinished(self, size: int, arrived: int) -> None:
         before = self._unfinished_bytes
