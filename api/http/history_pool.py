@@ -29,8 +29,8 @@ from schemas.errors import UnavailableError
 
 _T = TypeVar("_T")
 
-Asker = tuple[str, str] | str
-"""An address and the kind of its question; or an address alone."""
+Asker = tuple[str, str]
+"""An address and the kind of its question."""
 
 DEADLINE_S: Final = 30.0
 """Maximum duration of a read, in seconds."""
@@ -45,7 +45,7 @@ class _Read:
     __slots__ = ("address", "answer", "counts", "interrupt", "kind", "query", "timer")
 
     def __init__(self, asker: Asker, query: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
-        self.address, self.kind = (asker, "") if isinstance(asker, str) else asker
+        self.address, self.kind = asker
         self.query = query
         self.answer = answer
         self.interrupt = Interrupt()

@@ -181,7 +181,7 @@ def test_askers_take_turns_and_whoever_has_most_waiting_is_sent_away() -> None:
                 order.append(asker)
                 return asker
 
-            return asyncio.create_task(pool.read(query, asker))
+            return asyncio.create_task(pool.read(query, (asker, "route")))
 
         tasks = [ask("many") for _ in range(8)]
         await asyncio.sleep(0)

@@ -27,8 +27,8 @@ def test_a_question_that_no_thread_has_taken_yet_is_told_that_the_gateway_stops(
         pool = HistoryPool(cast("Any", None), threads=1, queue=4)
         for _ in range(2):  # its threads have not come back yet for the next
             pool._pool.submit(gate.wait)
-        asked = asyncio.create_task(pool.read(lambda _: "answer", "asker"))
-        waiting = asyncio.create_task(pool.read(lambda _: "answer", "asker"))
+        asked = asyncio.create_task(pool.read(lambda _: "answer", ("asker", "route")))
+        waiting = asyncio.create_task(pool.read(lambda _: "answer", ("asker", "route")))
         await asyncio.sleep(0)
         pool.close()
         gate.set()
