@@ -12,7 +12,7 @@ says anything of them. To answer OPTIONS grants other sites nothing: no header o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -148,6 +148,12 @@ class HttpApp(FastAPI):
             if is_checked:
                 self.context.proofs.record(scope, status)
             self._count(scope, status, time.perf_counter() - began)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the API description, which takes milliseconds to make: once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi_document(self)
+        return self.openapi_schema
 
     def methods(self, scope: Scope) -> str:
         """The methods that the path of a request answers, as ``Allow`` has them; empty where there is no such path."""
@@ -306,7 +312,6 @@ def create_app(
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for router in ROUTERS:
         app.include_router(router)
-    app.openapi = _once(lambda: openapi_document(app))  # type: ignore[method-assign]
     return app
 
 
@@ -380,14 +385,3 @@ def _head_alone(send: Send) -> Send:
             await send({"type": "http.response.body", "body": b""})
 
     return send_head
-
-
-def _once(make: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-    made: list[dict[str, Any]] = []
-
-    def get() -> dict[str, Any]:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return get

@@ -275,8 +275,11 @@ class Problem(RoutelakeError):
             self.members["errors"] = listed
 
     def response(self) -> Response:
-        """The answer."""
-        return problem_response(self)
+        """The answer. Text that is not valid Unicode (from hostile input) is shown escaped."""
+        found = self.kind.body(self.detail, self.members)
+        body = json.dumps(found, ensure_ascii=True, separators=(",", ":")).encode()
+        headers = {"cache-control": "no-store", **(RETRY if self.kind is BUSY else {}), **self.headers}
+        return Response(body, self.kind.status, headers, MEDIA_TYPE)
 
 
 def fields_problem(kind: Kind, errors: list[FieldError]) -> Problem:
@@ -318,14 +321,6 @@ def problem_of(error: RoutelakeError) -> Problem:
 def busy(detail: str, *, offset: int | None = None) -> Problem:
     """Try again in a second."""
     return Problem(BUSY, detail, members={"offset": offset})
-
-
-def problem_response(problem: Problem) -> Response:
-    """The answer to a problem. Text that is not valid Unicode (from hostile input) is shown escaped."""
-    found = problem.kind.body(problem.detail, problem.members)
-    body = json.dumps(found, ensure_ascii=True, separators=(",", ":")).encode()
-    headers = {"cache-control": "no-store", **(RETRY if problem.kind is BUSY else {}), **problem.headers}
-    return Response(body, problem.kind.status, headers, MEDIA_TYPE)
 
 
 def rfc3339_ms(time_ms: int) -> str:
