@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that pages of several subjects have: names in paths and queries, If-None-Match, the format of a list.
+"""Parameters of several endpoints: names in paths and queries, numbers, If-None-Match, the format of a list.
 
 RocketMQ's wire lets any name in, so one may hold a slash, which a path has as ``%2F``. Servers decode a path before it
 is matched, and then that slash is like any other. So it is kept apart until a name is taken out of the path.
@@ -13,12 +13,13 @@ from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
 from fastapi import Header, Path
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
 from api.http.naming_rules import cluster_name_problem
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
+from schemas.codes import MAX_LONG
 
 _SLASH: Final = "\udc2f"
 """Stands for ``%2F`` in a path that is being matched; no path that was decoded holds it."""
@@ -85,6 +86,48 @@ def _cluster(name: str | None) -> str | None:
 
 
 Cluster = Annotated[str | None, AfterValidator(_cluster)]
+
+
+# --- numbers ---
+
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
+
+
+def number(*, least: int = 0, most: int = MAX_LONG) -> tuple[BeforeValidator, WithJsonSchema]:
+    """A whole number in a query string: validator and schema."""
+
+    def parse(text: object) -> object:
+        return parse_number(text, least=least, most=most) if isinstance(text, str) else text
+
+    return BeforeValidator(parse), WithJsonSchema({"type": "integer", "minimum": least, "maximum": most})
+
+
+def seconds(most: float) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Seconds in a query string: validator and schema."""
+
+    def parse(text: object) -> object:
+        if not isinstance(text, str):
+            return text
+        if not _SECONDS.fullmatch(text) or float(text) > most:
+            raise ValueError(f"must be a number of seconds from 0 to {most:g}")
+        return float(text)
+
+    return BeforeValidator(parse), WithJsonSchema({"type": "number", "minimum": 0, "maximum": most})
+
+
+def parse_number(text: str, *, least: int = 0, most: int = MAX_LONG) -> int:
+    """A whole number in decimal digits.
+
+    Raises:
+        ValueError: it is not a number, or out of range; the text says so.
+    """
+    if not _DIGITS.fullmatch(text) or not least <= int(text) <= most:
+        raise ValueError(f"must be a whole number from {least} to {most}")
+    return int(text)
+
+
+# --- formats ---
 
 
 class Format(StrEnum):

@@ -13,23 +13,21 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.gateway.gateway import Reads
 from api.gateway.watched_view import WatchedView
 from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
-from api.http.parameters import Format, wanted_format
+from api.http.parameters import Format, number, parse_number, wanted_format
 from api.http.problems import BAD_PARAMETER, OTHER_LAKE, FieldError, Problem, busy, fields_problem
-from api.http.validation import parse_number, parse_seconds
 from lake.history.as_of import NOW, AsOf
 from lake.history.change_json import csv_text, json_lines, without_settings
 from lake.history.history import History
 from nameserver.answers import RouteAnswers, body_digest
 from nameserver.view.snapshot import RouteView
 from remoting.codec.bounds import address_of
-from schemas.codes import MAX_LONG
 
 T = TypeVar("T")
 
@@ -40,24 +38,6 @@ DEFAULT_WAIT_MS: Final = 5_000
 POINT_IN_TIME: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
 """Form of a parameter for a point in time, in its description."""
 MAX_LONG_POLL_S: Final = 300.0
-
-
-def number(*, least: int = 0, most: int = MAX_LONG) -> tuple[BeforeValidator, WithJsonSchema]:
-    """A whole number in a query string: validator and schema."""
-
-    def parse(text: object) -> object:
-        return parse_number(text, least=least, most=most) if isinstance(text, str) else text
-
-    return BeforeValidator(parse), WithJsonSchema({"type": "integer", "minimum": least, "maximum": most})
-
-
-def seconds(most: float) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Seconds in a query string: validator and schema."""
-
-    def parse(text: object) -> object:
-        return parse_seconds(text, most=most) if isinstance(text, str) else text
-
-    return BeforeValidator(parse), WithJsonSchema({"type": "number", "minimum": 0, "maximum": most})
 
 
 def _token(text: str) -> str:

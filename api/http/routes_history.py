@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
 from api.http.events import EventFilter
 from api.http.openapi import CHANGE_EXAMPLE, PAST_PROBLEMS, READ_PROBLEMS, Responses, errors, read
-from api.http.parameters import IfNoneMatch, TopicPath
+from api.http.parameters import IfNoneMatch, TopicPath, number
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import (
     POINT_IN_TIME,
@@ -26,7 +26,6 @@ from api.http.reads import (
     begin,
     list_answer,
     next_link,
-    number,
     visible,
 )
 from lake.history.as_of import rfc3339

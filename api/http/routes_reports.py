@@ -15,9 +15,9 @@ from starlette.responses import Response
 from api.http.answers import ActivityAnswer, LifelinesAnswer, ReportAnswer, ReportsAnswer, ReportSpecAnswer
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, read
-from api.http.parameters import IfNoneMatch
+from api.http.parameters import IfNoneMatch, number
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
-from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer, number
+from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
 from lake.history.as_of import rfc3339
 from lake.history.lifelines import lifelines

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAnswer
 from api.http.openapi import PAST_PROBLEMS, read
-from api.http.parameters import IfNoneMatch, TopicPath
+from api.http.parameters import IfNoneMatch, TopicPath, number
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
-from api.http.reads import POINT_IN_TIME, MissingQuery, PageQuery, ReadQuery, answer, ask_history, number
+from api.http.reads import POINT_IN_TIME, MissingQuery, PageQuery, ReadQuery, answer, ask_history
 from lake.history.as_of import NOW
 from lake.history.change_json import cut_members, field_members, interval_members
 from lake.history.history import MAX_LIMIT

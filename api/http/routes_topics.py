@@ -22,7 +22,7 @@ from api.http.context import HttpContext
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.naming_rules import topic_problem
 from api.http.openapi import PAST_PROBLEMS, read
-from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name
+from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name, number, seconds
 from api.http.problems import (
     BAD_PARAMETER,
     LISTING_DISABLED,
@@ -42,9 +42,7 @@ from api.http.reads import (
     ask_past,
     begin,
     disconnected,
-    number,
     read_history,
-    seconds,
 )
 from api.http.watch import Woken
 from lake.history.history import History, page_at, topics_at

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From bytes to checked values: strict JSON, field errors with paths, parameters.
+"""From bytes to checked values: strict JSON, field errors with paths.
 
 JSON is taken literally: a key twice, NaN, Infinity, a lone surrogate, a number too long to be one are refused. Models
 are strict (`api.http.models`): neither a string is taken for a number nor 1.0 for an integer, and an unknown field is
@@ -17,7 +17,6 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from api.http.problems import BAD_BODY, BAD_PARAMETER, BAD_REQUEST, TOO_LARGE, FieldError, Problem, fields_problem
-from schemas.codes import MAX_LONG
 
 MAX_ERRORS: Final = 50
 """More are not listed."""
@@ -166,31 +165,3 @@ def _shown(text: str) -> str:
     """Text of others within a message of ours: quoted, escaped, bounded."""
     cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return json.dumps(cut)
-
-
-# --- parameters ---
-
-_DIGITS = re.compile(r"[0-9]{1,19}")
-_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
-
-
-def parse_number(text: str, *, least: int = 0, most: int = MAX_LONG) -> int:
-    """A whole number in decimal digits.
-
-    Raises:
-        ValueError: it is not a number, or out of range; the text says so.
-    """
-    if not _DIGITS.fullmatch(text) or not least <= int(text) <= most:
-        raise ValueError(f"must be a whole number from {least} to {most}")
-    return int(text)
-
-
-def parse_seconds(text: str, *, most: float) -> float:
-    """Seconds from 0 on, decimals allowed.
-
-    Raises:
-        ValueError: it is not a number, or too large.
-    """
-    if not _SECONDS.fullmatch(text) or float(text) > most:
-        raise ValueError(f"must be a number of seconds from 0 to {most:g}")
-    return float(text)
