@@ -162,12 +162,17 @@ class TopicConfigSerializeWrapperBody(Model):
     topic_queue_mapping_detail_map: dict[Topic, dict[str, Any]] | None = Field(None, description="not kept")
 
 
-class RegisterBrokerBody(Model):
-    """REGISTER_BROKER: the request header and the body of the remoting protocol in one object."""
+class BrokerBody(Model):
+    """The names of a broker, as all requests of brokers have them."""
 
     cluster_name: ClusterName
     broker_name: BrokerName
     broker_addr: Address
+
+
+class RegisterBrokerBody(BrokerBody):
+    """REGISTER_BROKER: the request header and the body of the remoting protocol in one object."""
+
     broker_id: Long = Field(description="0 is the master")
     ha_server_addr: Address | None = Field(None, description="where slaves replicate from")
     heartbeat_timeout_millis: Annotated[int, Field(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)] | None = Field(
@@ -184,62 +189,37 @@ class RegisterBrokerBody(Model):
 
     def event(self, actor: Actor, *, delete_absent_topics: bool) -> RegisterBroker:
         """Return the event for the event log."""
-        wrapper = self.topic_config_serialize_wrapper
+        fields = dict(self)
+        wrapper: TopicConfigSerializeWrapperBody | None = fields.pop("topic_config_serialize_wrapper")
         topics = {} if wrapper is None else _queue_rows(wrapper.topic_config_table)
         mappings = {} if wrapper is None else wrapper.topic_queue_mapping_info_map
         return RegisterBroker(
             actor=actor,
-            cluster_name=self.cluster_name,
-            broker_name=self.broker_name,
-            broker_addr=self.broker_addr,
-            broker_id=self.broker_id,
             data_version=DataVersion() if wrapper is None else wrapper.data_version.value(),
             topic_config_digest=topic_config_digest(topics),
             topic_config_table=topics,
             topic_queue_mapping_info_map={topic: mapping.value(topic) for topic, mapping in mappings.items()},
-            filter_server_list=self.filter_server_list,
-            ha_server_addr=self.ha_server_addr,
-            heartbeat_timeout_millis=self.heartbeat_timeout_millis,
-            enable_acting_master=self.enable_acting_master,
-            zone_name=self.zone_name,
             delete_absent_topics=delete_absent_topics,
+            **fields,
         )
 
 
-class BrokerHeartbeatBody(Model):
+class BrokerHeartbeatBody(BrokerBody):
     """BROKER_HEARTBEAT."""
-
-    cluster_name: ClusterName
-    broker_name: BrokerName
-    broker_addr: Address
 
     def event(self, actor: Actor) -> BrokerHeartbeat:
         """Return the event for the event log."""
-        return BrokerHeartbeat(
-            actor=actor,
-            cluster_name=self.cluster_name,
-            broker_name=self.broker_name,
-            broker_addr=self.broker_addr,
-        )
+        return BrokerHeartbeat(actor=actor, **dict(self))
 
 
-class UnregisterBrokerBody(Model):
+class UnregisterBrokerBody(BrokerBody):
     """UNREGISTER_BROKER."""
 
-    cluster_name: ClusterName
-    broker_name: BrokerName
-    broker_addr: Address
     broker_id: Long
 
     def event(self, actor: Actor) -> UnregisterBroker:
         """Return the event for the event log."""
-        return UnregisterBroker(
-            actor=actor,
-            cluster_name=self.cluster_name,
-            broker_name=self.broker_name,
-            broker_addr=self.broker_addr,
-            broker_id=self.broker_id,
-        )
+        return UnregisterBroker(actor=actor, **dict(self))
 
 
 class SelfPreservationBody(Model):

@@ -75,16 +75,8 @@ class AllChangesQuery(TopicChangesQuery):
 
     def asked(self) -> ChangesAsked:
         """The question."""
-        filters = Filters(
-            topic=self.topic,
-            broker_name=self.broker_name,
-            cluster=self.cluster,
-            table_name=self.table_name,
-            command=self.command,
-            peer=self.peer,
-            user=self.user,
-            outcome=self.outcome,
-        )
+        names = AllChangesQuery.model_fields.keys() - TopicChangesQuery.model_fields.keys()
+        filters = Filters(**{name: getattr(self, name) for name in names})
         return ChangesAsked(from_=self.from_, to=self.to, filters=filters)
 
 
