@@ -10,9 +10,9 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_snake
 from starlette.responses import Response
 
-from api.gateway.gateway import Receipt
 from api.gateway.self_preservation import census_of, preserved_ms_of
 from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, WipeAnswer
 from api.http.context import context_of
@@ -74,12 +74,7 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
 
     It lasts until the broker registers with a new dataVersion. The request needs no body.
     """
-    context = context_of(request)
-    sender = context.guard.writer(request)
-    _check_broker(request, broker_name)
-    receipt = await context.gateway.propose(WipeWritePerm(actor=sender.actor, broker_name=broker_name), sender)
-    count = _result(receipt, "wipeTopicCount")
-    return receipt_answer(context, receipt, WipeAnswer, wipe_topic_count=count)
+    return await _change_write_perm(request, broker_name, WipeWritePerm, WipeAnswer)
 
 
 @router.post(
@@ -93,22 +88,19 @@ async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
 
     As in RocketMQ, TBW102 loses its inherit bit. The request needs no body.
     """
+    return await _change_write_perm(request, broker_name, AddWritePerm, AddAnswer)
+
+
+async def _change_write_perm(
+    request: Request, broker_name: str, kind: type[WipeWritePerm | AddWritePerm], answer: type[ReceiptAnswer]
+) -> Response:
     context = context_of(request)
     sender = context.guard.writer(request)
-    _check_broker(request, broker_name)
-    receipt = await context.gateway.propose(AddWritePerm(actor=sender.actor, broker_name=broker_name), sender)
-    count = _result(receipt, "addTopicCount")
-    return receipt_answer(context, receipt, AddAnswer, add_topic_count=count)
-
-
-def _check_broker(request: Request, broker_name: str) -> None:
-    if broker_name not in context_of(request).gateway.live_view.view.groups:
+    if broker_name not in context.gateway.live_view.view.groups:  # else what the wire let in can be changed
         check_name(broker_name_problem(broker_name), "brokerName")
-
-
-def _result(receipt: Receipt, name: str) -> object:
-    found = receipt.outcome.result if receipt.outcome is not None else None
-    return (found or {}).get(name)
+    receipt = await context.gateway.propose(kind(actor=sender.actor, broker_name=broker_name), sender)
+    result = None if receipt.outcome is None else receipt.outcome.result
+    return receipt_answer(context, receipt, answer, **{to_snake(name): count for name, count in (result or {}).items()})
 
 
 _EXAMPLE: Final = {
