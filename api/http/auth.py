@@ -139,9 +139,9 @@ class Authenticator:
         if self._place_decides and (scope["method"] not in SAFE_METHODS or scope["path"] == SESSION_PATH):
             scope[_FOREIGN] = await self._foreign(scope)
         if self._access is not None and self._access.oidc is not None:
-            scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-            if scheme.lower() == "bearer":
-                await self._access.oidc.prepare(token.strip())
+            token = _bearer(Headers(scope=scope).get("authorization", ""))
+            if token:
+                await self._access.oidc.prepare(token)
 
     @property
     def _place_decides(self) -> bool:
@@ -320,8 +320,8 @@ class Authenticator:
 
     def _by_token(self, authorization: str) -> Identity | Unproven:
         access = self._access
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = _bearer(authorization)
+        if not token:
             return _ANONYMOUS
         user = self._tokens.user(token)
         if user is not None:
@@ -330,12 +330,11 @@ class Authenticator:
             return _ANONYMOUS
         found = access.accounts.by_token(token.encode("latin-1"), time.time())
         if access.oidc is not None and isinstance(found, Unproven) and found.reason == "unknown-token":
-            token = token.strip()
             return access.oidc.identify(token) if is_jwt(token) else found
         return found
 
     def _user(self, request: Request) -> str:
-        token = _bearer(request)
+        token = _bearer(request.headers.get("authorization", ""))
         found = self._tokens.user(token)
         if found is None:
             raise Problem(UNAUTHORIZED, _NOT_KNOWN if token else _SEND, headers=CHALLENGE)
@@ -369,10 +368,10 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _bearer(request: Request) -> str:
-    """The token that was sent; empty for none."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token if scheme.lower() == "bearer" else ""
+def _bearer(authorization: str) -> str:
+    """The token of an Authorization header; empty for none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip(" \t") if scheme.lower() == "bearer" else ""
 
 
 def _operation(request: Request) -> str:
@@ -402,7 +401,7 @@ class Tokens:
 
     def user(self, token: str) -> str | None:
         """Return the user of a token; None: the token is unknown."""
-        given = hashlib.sha256(token.strip().encode("latin-1")).digest()
+        given = hashlib.sha256(token.encode("latin-1")).digest()
         found: str | None = None
         for user, digest in self._digests.items():  # all of them, so that the time tells nothing
             if hmac.compare_digest(digest, given):
