@@ -248,11 +248,10 @@ def create_app(
         SetupError: A setting is unusable.
     """
     metrics.observe(gateway)
-    refusals = Refusals("http")
+    refusals = Refusals("http", lambda reason: metrics.security.labels(f"http-{reason}").inc())
     metrics.before_scrape(lambda: gateway.quotas.refused_connections("http-connections", refusals.counts[OF_ADDRESS]))
 
     def evicted(reason: str, address: object) -> None:
-        metrics.security.labels(f"http-{reason}").inc()
         refusals.note(reason, str(address), "of the address that holds most")
 
     pool = HistoryPool(

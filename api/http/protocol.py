@@ -58,7 +58,7 @@ _BROKEN_BODY: Final = Problem(BAD_REQUEST, "the body is not in the form that its
 
 
 def guarded_protocol(
-    settings: HttpSettings, metrics: Metrics, fast: FastRoutes, refused: Refusals | None = None
+    settings: HttpSettings, metrics: Metrics, fast: FastRoutes, refused: Refusals
 ) -> type[GuardedProtocol]:
     """The protocol class for uvicorn's ``http`` option, of one listener."""
 
@@ -67,7 +67,7 @@ def guarded_protocol(
         counts = metrics
         fast_routes = fast
         bounds = ConnectionBounds(settings)
-        refusals = Refusals("http") if refused is None else refused
+        refusals = refused
 
     return Guarded
 
@@ -155,7 +155,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         self.certificate_names: tuple[str, ...] = ()
         """Names in the client's verified certificate."""
         self.needs_certificate = False
-        """Flag that clients without a certificate may see health alone: `api.http.csrf.Sites` refuses the rest."""
+        """Flag that clients without a certificate may see health alone: `TrustedOrigins` refuses the rest."""
         self._lacks_certificate = False
         self.active_s = time.monotonic()
         self.held_bytes = 0
@@ -316,7 +316,6 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             self.bounds.hold(self, size)
 
     def _count_refusal(self, reason: str, detail: str) -> None:
-        self.counts.security.labels(f"http-{reason}").inc()
         self.refusals.note(reason, f"{self.client[0]}:{self.client[1]}" if self.client else "", detail)
 
     # --- the fast path ---

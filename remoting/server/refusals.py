@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -22,14 +23,16 @@ class Refusals:
         counts: By reason, since the start.
     """
 
-    def __init__(self, listener: str) -> None:
+    def __init__(self, listener: str, count: Callable[[str], None] = lambda _: None) -> None:
         """Nothing was refused yet.
 
         Args:
-            listener: Stands in every line: ``remoting``.
+            listener: Name of the listener in each log line, for example ``remoting``.
+            count: Gets each reason.
         """
         self.counts: Counter[str] = Counter()
         self._listener = listener
+        self._count = count
         self._logged: dict[str, tuple[float, int]] = {}
 
     def note(self, reason: str, peer: str, detail: str) -> None:
@@ -41,6 +44,7 @@ class Refusals:
             detail: For a person; cut after 200 characters.
         """
         self.counts[reason] += 1
+        self._count(reason)
         now = time.monotonic()
         last_s, before = self._logged.get(reason, (-LOG_INTERVAL_S, 0))
         if now - last_s >= LOG_INTERVAL_S:

@@ -101,7 +101,7 @@ class Wire:
         self.state.default_headers = DATE
         self._config = config
         self._class = guarded_protocol(
-            context.settings, context.metrics, self.fast if front is None else front.fast_routes
+            context.settings, context.metrics, self.fast if front is None else front.fast_routes, context.refusals
         )
 
     def connect(self) -> Connection:
