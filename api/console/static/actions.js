@@ -2,7 +2,7 @@
 // The writes of the console. Each shows the difference, asks, sends the write once, and shows the receipt: offset, outcome, and
 // the changed rows from the history.
 
-import { ProblemError, get, pathOf, write } from "./api.js";
+import { ProblemError, apiPath, get, pathOf, write } from "./api.js";
 import { button, dialog, h, put, show } from "./dom.js";
 import { both } from "./times.js";
 import { arrow, brief, perm, withoutWrite } from "./words.js";
@@ -12,7 +12,7 @@ const MOST = 1000;
 
 /** Delete a topic in the NameServer. */
 export function deleteTopic(topic, at) {
-  const path = `v1/topics/${encodeURIComponent(topic)}`;
+  const path = apiPath("topics", topic);
   return act({
     title: `Delete topic ${topic}`, verb: "Delete", at,
     warning: "Delete the topic on the brokers first. Otherwise their next registration brings it back.",
@@ -33,10 +33,10 @@ export function writePerm(brokerName, isTaken, at) {
     verb: isTaken ? "Wipe" : "Add", at,
     warning: isTaken ? "Producers send nothing to it until it registers with a new dataVersion."
       : `Every topic of the broker gets the permission ${perm(6)}, whatever it had.`,
-    method: "POST", path: `v1/brokers/${encodeURIComponent(brokerName)}/${isTaken ? "wipe" : "add"}-write-perm`,
+    method: "POST", path: apiPath("brokers", brokerName, isTaken ? "wipe-write-perm" : "add-write-perm"),
     of: { brokerName },
     plan: async () => {
-      const { body } = await get(`v1/brokers/${encodeURIComponent(brokerName)}`);
+      const { body } = await get(apiPath("brokers", brokerName));
       return [{
         key: { brokerName, topics: body.topicCount }, before: { perm: "as it is" },
         after: { perm: isTaken ? `without W (${perm(6)} becomes ${perm(withoutWrite(6))})` : perm(6) },
@@ -47,8 +47,8 @@ export function writePerm(brokerName, isTaken, at) {
 
 /** Put a value; null deletes the key. */
 export function putKv(namespace, key, value, at) {
-  const entries = `v1/kv/${encodeURIComponent(namespace)}`;
-  const path = `${entries}/${encodeURIComponent(key)}`;
+  const entries = apiPath("kv", namespace);
+  const path = apiPath("kv", namespace, key);
   return act({
     title: `${value === null ? "Delete" : "Put"} ${namespace} ${key}`, verb: value === null ? "Delete" : "Put", at,
     method: value === null ? "DELETE" : "PUT", path, body: value === null ? undefined : { value }, of: { tableName: "kvConfigTable" },

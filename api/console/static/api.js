@@ -26,6 +26,9 @@ export function parse(text) {
   ));
 }
 
+/** Path of a resource from its parts, for example apiPath("topics", "orders", "route"). */
+export const apiPath = (...parts) => `v1/${parts.map(encodeURIComponent).join("/")}`;
+
 /** Path and query of a request, parameters that are empty left out. */
 export function pathOf(path, params = {}) {
   const query = new URLSearchParams();

@@ -5,7 +5,7 @@
 import { get } from "./api.js";
 import { button, h, put, show } from "./dom.js";
 import { changesOf, here, link, set, topicLink } from "./place.js";
-import { both, plainUtc } from "./times.js";
+import { both, plainUtc, toSecond } from "./times.js";
 import { arrow, brief, perm } from "./words.js";
 
 const OTHERS = 20;
@@ -72,7 +72,7 @@ export class ChangePanel {
     const others = body.changes.filter((each) => each.offset !== row.offset);
     put(this.others, h("h3", null, `Other changes from ${address}`),
       others.length ? h("ul", { class: "others" }, others.map((each) => h("li", null,
-        h("a", { href: link("audit", "", { ...changesOf(each.epoch), peer: address }) }, plainUtc(each.eventTime).slice(0, 19)),
+        h("a", { href: link("audit", "", { ...changesOf(each.epoch), peer: address }) }, toSecond(each.eventTime)),
         ` ${each.command} ${[each.topic, each.brokerName].filter(Boolean).join(" of ")}`)))
         : h("p", { class: "quiet" }, "None."),
       h("p", null, h("a", { href: link("audit", "", { from: null, peer: address }) }, `All changes from ${address}`)));

@@ -7,7 +7,7 @@ import { copyButton } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { link, set } from "./place.js";
 import { Plot } from "./plot.js";
-import { plainUtc, utc } from "./times.js";
+import { toSecond, utc } from "./times.js";
 
 const POINTS = 120;
 const COMMANDS = 5; // of their own colour; the others are added up
@@ -60,7 +60,7 @@ export function overview() {
   }
 
   function showChanges({ points, width, first, last }) {
-    put(said, points.length ? `${plainUtc(first).slice(0, 19)} to ${utc(last).replace(/\.\d+/, "")}, one point is ${duration(width)}. Click a point to see its changes. Drag to select a window.`
+    put(said, points.length ? `${toSecond(first)} to ${utc(last).replace(/\.\d+/, "")}, one point is ${duration(width)}. Click a point to see its changes. Drag to select a window.`
       : "Nothing has changed in this window.");
     const commands = mostOften(points);
     const rate = (value) => (value * MINUTE_MS) / width;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // History of a topic or a broker: its states and changes, newest first.
 
-import { get } from "./api.js";
+import { apiPath, get } from "./api.js";
 import { ChangesTable } from "./changes.js";
 import { strip } from "./charts.js";
 import { options, quoted, sqlMoment } from "./copyas.js";
@@ -20,7 +20,7 @@ const LEGEND = {
 /** The page of a topic, or with of=broker of a broker group. */
 export function historyPage(name) {
   const isBroker = here().params.get("of") === "broker";
-  const path = `v1/${isBroker ? "brokers" : "topics"}/${encodeURIComponent(name)}/timeline`;
+  const path = apiPath(isBroker ? "brokers" : "topics", name, "timeline");
   const filter = isBroker ? { brokerName: name } : { topic: name };
   let at = null;
   let end_ms = Date.now(); // the time that is shown

@@ -8,7 +8,7 @@ import { h, put, svg } from "./dom.js";
 import { brokerLink, changesOf, link } from "./place.js";
 import { Table } from "./table.js";
 import { ThrottledQuery } from "./throttled_query.js";
-import { plainUtc, span } from "./times.js";
+import { plainUtc, span, toSecond } from "./times.js";
 import { brokerNo } from "./words.js";
 
 const WIDTH = 1000;
@@ -96,7 +96,7 @@ export function lifelinesPage() {
         return h("span", { title: `${text} UTC` }, index === 0 ? text.slice(5, 16) : text.slice(11, 19));
       }));
       const rows = lanes(body, live?.body.brokers ?? [], shown);
-      put(said, rows.length ? `${rows.length} addresses from ${plainUtc(body.from).slice(0, 19)} to ${plainUtc(body.to).slice(0, 19)} UTC.` : null,
+      put(said, rows.length ? `${rows.length} addresses from ${toSecond(body.from)} to ${toSecond(body.to)} UTC.` : null,
         body.leftOut ? ` ${body.leftOut} older lives are left out. Mark a shorter range.` : null,
         body.writeTurnsLeftOut ? ` ${body.writeTurnsLeftOut} older changes of the write permission are left out. Mark a shorter range.` : null);
       table.setRows(rows);
@@ -144,7 +144,7 @@ function wipedTimes(turns, begin, end) {
 }
 
 function inWords(row) {
-  const lives = row.lives.map((life) => `${plainUtc(life.from).slice(0, 19)} registered, ${life.to === null ? "alive" : `${END[life.endedBy] ?? life.endedBy} after ${span(new Date(life.from).toISOString(), new Date(life.to).toISOString())}`}`);
-  const wiped = row.wiped.map((each) => `write permission wiped ${plainUtc(each.from).slice(0, 19)} to ${each.to === null ? "the end" : plainUtc(each.to).slice(0, 19)}`);
+  const lives = row.lives.map((life) => `${toSecond(life.from)} registered, ${life.to === null ? "alive" : `${END[life.endedBy] ?? life.endedBy} after ${span(new Date(life.from).toISOString(), new Date(life.to).toISOString())}`}`);
+  const wiped = row.wiped.map((each) => `write permission wiped ${toSecond(each.from)} to ${each.to === null ? "the end" : toSecond(each.to)}`);
   return [...lives, ...wiped].join("; ");
 }

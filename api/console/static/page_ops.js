@@ -2,7 +2,7 @@
 // OPS: KV config, NameServer config, self-preservation, quarantine and epochs.
 
 import { putKv } from "./actions.js";
-import { get } from "./api.js";
+import { apiPath, get } from "./api.js";
 import { copyButton, quoted, sqlMoment } from "./copyas.js";
 import { button, h, put, show } from "./dom.js";
 import { here, set } from "./place.js";
@@ -31,7 +31,7 @@ export function opsPage() {
     ],
     copy: () => ({
       sql: `SELECT * FROM rows_at('kvConfigTable', ${sqlMoment(at.asOf)}) WHERE key->>'namespace' = ${quoted(namespace.value.trim())}`,
-      path: `v1/kv/${encodeURIComponent(namespace.value.trim())}`, params: { as_of: at.asOf }, cli: null,
+      path: apiPath("kv", namespace.value.trim()), params: { as_of: at.asOf }, cli: null,
     }),
   });
   const config = new Table({
@@ -78,7 +78,7 @@ export function opsPage() {
       at = now;
       const { signal } = now;
       const name = here().params.get("namespace") ?? NAMESPACE;
-      const found = await get(`v1/kv/${encodeURIComponent(name)}`, { as_of: now.asOf, missing: "empty" }, { signal });
+      const found = await get(apiPath("kv", name), { as_of: now.asOf, missing: "empty" }, { signal });
       const entries = Object.entries(found.body.table);
       kv.setRows(entries.map(([each, text]) => ({ key: each, value: text })));
       now.cut(found);

@@ -3,7 +3,7 @@
 // defines the reports, so this module names none of them.
 
 import { windowOf } from "./activity.js";
-import { get } from "./api.js";
+import { apiPath, get } from "./api.js";
 import { bars } from "./charts.js";
 import { options } from "./copyas.js";
 import { h, put, show } from "./dom.js";
@@ -29,7 +29,7 @@ export function reportsPage(name) {
   const said = h("p", { role: "status" });
   const chart = h("div", { class: "chart" });
   const holder = h("div");
-  const query = new ThrottledQuery(`v1/reports/${encodeURIComponent(name)}`, () => holder.isConnected);
+  const query = new ThrottledQuery(apiPath("reports", name), () => holder.isConnected);
   let table = null; // made when the answer names the columns
 
   const copy = () => ({

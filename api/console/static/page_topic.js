@@ -2,7 +2,7 @@
 // Router: the route of a topic as clients get it, the client that set each part, and warnings.
 
 import { deleteTopic } from "./actions.js";
-import { get } from "./api.js";
+import { apiPath, get } from "./api.js";
 import { button, h, put, show } from "./dom.js";
 import { fromForm } from "./from_form.js";
 import { brokerLink, here, link, set } from "./place.js";
@@ -17,7 +17,7 @@ import { canWrite, perm, who } from "./words.js";
 export function topicPage(topic) {
   let at = null;
   let route = null;
-  const path = `v1/topics/${encodeURIComponent(topic)}`;
+  const path = apiPath("topics", topic);
   const copy = () => ({
     sql: routeSql(topic, at.asOf), path: `${path}/route`, params: { as_of: at.asOf },
     cli: ["history", "blame", topic, ...(at.isNow ? [] : ["--as-of", at.asOf])],

@@ -3,7 +3,7 @@
 // its point, so no pointer is needed.
 
 import { h, put } from "./dom.js";
-import { plainUtc } from "./times.js";
+import { toSecond } from "./times.js";
 
 const HEIGHT = 150;
 const DRAGGED_PX = 4;
@@ -102,7 +102,7 @@ export class Plot {
         { stroke: ink, grid, ticks: { show: false }, size: 52, space: 28, values: (_, splits) => splits.map(short) },
       ],
       series: [
-        { label: "UTC", value: (_, at) => (at === null || at === undefined ? "–" : plainUtc(at * 1000).slice(0, 19)) },
+        { label: "UTC", value: (_, at) => (at === null || at === undefined ? "–" : toSecond(at * 1000)) },
         ...shown.map((each) => {
           const colour = style.getPropertyValue(this.colours[series.indexOf(each) % this.colours.length]);
           return {
@@ -152,7 +152,7 @@ export class Plot {
       h("thead", null, h("tr", null, h("th", { scope: "col" }, "from (UTC)"), series.map((each) => h("th", { scope: "col", class: "n" }, each.name)))),
       h("tbody", null, rows.map(({ point, values }) => {
         const address = this.linkTo([point]);
-        const when = plainUtc(point.start).slice(0, 19);
+        const when = toSecond(point.start);
         return h("tr", null, h("th", { scope: "row" }, address ? h("a", { href: address, title: "See the changes of this point" }, when) : when),
           values.map((value) => h("td", { class: "n" }, number(value))));
       }))));

@@ -12,6 +12,9 @@ export function utc(time) {
 /** The same for a column whose head says that it is UTC. */
 export const plainUtc = (time) => utc(time).replace(" UTC", "");
 
+/** The same to the second. */
+export const toSecond = (time) => plainUtc(time).slice(0, 19);
+
 /** The same in this browser's zone. */
 export function local(time) {
   const date = dateOf(time);
