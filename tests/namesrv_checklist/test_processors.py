@@ -42,61 +42,23 @@ def ns() -> Iterator[NameServer]:
 # --- KV configuration ---
 
 
-def test_put_kv_config(ns: NameServer) -> None:
+def test_kv_config(ns: NameServer) -> None:
+    """A value is put, read, listed and deleted. Deleting does not bring a namespace into being."""
+    answer = ns.call(codes.DELETE_KV_CONFIG, **WHERE)
+    assert (answer.code, answer.remark) == (codes.SUCCESS, None)
+    assert ns.call(codes.GET_KVLIST_BY_NAMESPACE, namespace="namespace").code == codes.QUERY_NOT_FOUND
     answer = ns.call(codes.PUT_KV_CONFIG, **WHERE, value="value")
     assert (answer.code, answer.remark, answer.ext) == (codes.SUCCESS, None, None)
-    assert ns.json(codes.GET_KVLIST_BY_NAMESPACE, namespace="namespace") == {"table": {"key": "value"}}
-
-
-def test_get_kv_config_return_not_null(ns: NameServer) -> None:
-    ns.call(codes.PUT_KV_CONFIG, **WHERE, value="value")
     answer = ns.call(codes.GET_KV_CONFIG, **WHERE)
     assert (answer.code, answer.remark, answer.ext) == (codes.SUCCESS, None, {"value": "value"})
-
-
-def test_get_kv_config_return_null(ns: NameServer) -> None:
+    assert ns.json(codes.GET_KVLIST_BY_NAMESPACE, namespace="namespace") == {"table": {"key": "value"}}
+    assert ns.call(codes.DELETE_KV_CONFIG, **WHERE).code == codes.SUCCESS
     answer = ns.call(codes.GET_KV_CONFIG, **WHERE)
     assert (answer.code, answer.ext) == (codes.QUERY_NOT_FOUND, {})
     assert answer.remark == "No config item, Namespace: namespace Key: key"
 
 
-def test_delete_kv_config(ns: NameServer) -> None:
-    ns.call(codes.PUT_KV_CONFIG, **WHERE, value="value")
-    answer = ns.call(codes.DELETE_KV_CONFIG, **WHERE)
-    assert (answer.code, answer.remark) == (codes.SUCCESS, None)
-    assert ns.call(codes.GET_KV_CONFIG, **WHERE).code == codes.QUERY_NOT_FOUND
-
-
-def test_delete_kv_config_of_a_namespace_that_never_was(ns: NameServer) -> None:
-    """KVConfigManagerTest.testDeleteKVConfig: deleting does not bring a namespace into being."""
-    ns.call(codes.DELETE_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="UnitTest")
-    assert ns.call(codes.GET_KVLIST_BY_NAMESPACE, namespace="ORDER_TOPIC_CONFIG").code == codes.QUERY_NOT_FOUND
-
-
-def test_get_kv_list_by_namespace(ns: NameServer) -> None:
-    assert ns.call(codes.GET_KVLIST_BY_NAMESPACE, namespace="default-namespace-1").code == codes.QUERY_NOT_FOUND
-    ns.call(codes.PUT_KV_CONFIG, namespace="default-namespace-1", key="key", value="value")
-    assert ns.json(codes.GET_KVLIST_BY_NAMESPACE, namespace="default-namespace-1") == {"table": {"key": "value"}}
-
-
 # --- configuration of the NameServer ---
-
-
-def test_update_config_path(ns: NameServer) -> None:
-    for body, code in {
-        b"enableTopicList=true": codes.SUCCESS,
-        b"configStorePath=test/path": codes.NO_PERMISSION,
-        b"kvConfigPath=test/path": codes.NO_PERMISSION,
-        b"configBlackList=test;path": codes.NO_PERMISSION,
-    }.items():
-        answer = ns.call(codes.UPDATE_NAMESRV_CONFIG, body)
-        assert answer.code == code
-        assert code == codes.SUCCESS or answer.remark == "Can not update config in black list."
-
-
-def test_update_config(ns: NameServer) -> None:
-    """A body that says nothing known: Map.toString of {key=value}."""
-    assert ns.call(codes.UPDATE_NAMESRV_CONFIG, b"{key=value}").code == codes.SUCCESS
 
 
 def test_get_config(ns: NameServer) -> None:
@@ -155,21 +117,6 @@ def test_broker_heartbeat(ns: NameServer, known: bool) -> None:
         ns.register(SAMPLE, "unit-test1", "unit-test2")
     answer = ns.call(codes.BROKER_HEARTBEAT, **SAMPLE.header)
     assert (answer.code, answer.remark) == (codes.SUCCESS, None)
-
-
-@pytest.mark.parametrize(
-    ("code", "count"),
-    [(codes.ADD_WRITE_PERM_OF_BROKER, "addTopicCount"), (codes.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount")],
-)
-def test_write_perm_of_broker(ns: NameServer, code: int, count: str) -> None:
-    ns.register(MASTER, "T")
-    for name, rows in ((MASTER.name, "2"), ("another", "0")):
-        answer = ns.call(code, brokerName=name)
-        assert (answer.code, answer.ext) == (codes.SUCCESS, {count: rows})
-
-
-def test_delete_topic_in_namesrv(ns: NameServer) -> None:
-    assert ns.call(codes.DELETE_TOPIC_IN_NAMESRV, topic="never there").code == codes.SUCCESS
 
 
 def test_get_route_info_by_topic(ns: NameServer) -> None:

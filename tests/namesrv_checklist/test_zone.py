@@ -53,19 +53,6 @@ def test_valid_zone_filtering(ns: NameServer) -> None:
         assert route["filterServerTable"] == {A.addr: ["f:1"]}
 
 
-def test_a_group_without_master_is_kept_in_every_zone(ns: NameServer) -> None:
-    ns.register(B.but(broker_id=1, addr="127.0.0.1:10913", acting=False), T)
-    ns.unregister(B)
-    route = ns.route(T, **{MODE: "true", NAME: "ZoneA"})
-    assert route is not None
-    assert [data["brokerName"] for data in route["brokerDatas"]] == ["BrokerA", "BrokerB"]
-
-
-def test_a_zone_that_nobody_is_in_leaves_nothing(ns: NameServer) -> None:
-    route = ns.route(T, **{MODE: "true", NAME: "ZoneC"})
-    assert route == {"brokerDatas": [], "filterServerTable": {}, "queueDatas": []}
-
-
 def test_other_answers_are_not_filtered(ns: NameServer) -> None:
     """No response, no body, another code, an error: the hook does nothing."""
     info = ns.json(codes.GET_BROKER_CLUSTER_INFO, **{MODE: "true", NAME: "ZoneA"})
