@@ -62,6 +62,7 @@ def wheel(built: Path) -> Path:
     return unpacked
 
 
+@pytest.mark.deep
 def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
     """In another folder, from files of another age, order and mode, with another umask, and after an earlier build."""
     source = tmp_path / "elsewhere"

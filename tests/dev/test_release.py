@@ -93,6 +93,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.deep
 def test_it_writes_what_the_images_and_the_units_need(dist: Path) -> None:
     names = {path.name for path in dist.iterdir()}
     assert {"SHA256SUMS", "THIRD-PARTY-LICENSES.txt", *LOCKS} < names
@@ -108,6 +109,7 @@ def test_it_writes_what_the_images_and_the_units_need(dist: Path) -> None:
     } < found
 
 
+@pytest.mark.deep
 def test_the_sbom_is_cyclonedx_and_has_what_the_lock_files_have(dist: Path) -> None:
     (path,) = dist.glob("*.cdx.json")
     sbom = json.loads(path.read_text())
@@ -133,6 +135,7 @@ def test_the_sbom_is_cyclonedx_and_has_what_the_lock_files_have(dist: Path) -> N
     assert len(pyspark["components"]) > 200
 
 
+@pytest.mark.deep
 def test_license_texts_are_those_of_the_components(dist: Path) -> None:
     text = (dist / "THIRD-PARTY-LICENSES.txt").read_text()
     assert "crc32c 2.9.post0: LGPL-2.1-or-later" in text

@@ -95,9 +95,9 @@ def test_children_of_a_gateway(tmp_path: Path) -> None:
 
 
 @pytest.mark.jvm
-def test_children_of_serve(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """What the fold does not have, its JVM and its workers cannot inherit (`runtime/test_fold_process.py` looks at them)."""
-    expected = {"eventlog.worker", "large_registrations", "cli.child fold"}
-    deep = {"java", "pyspark.daemon"} if request.config.getoption("--deep", default=False) else set[str]()
+@pytest.mark.deep
+def test_children_of_serve(tmp_path: Path) -> None:
+    """`runtime/test_fold_process.py` looks at those of a fold alone."""
+    expected = {"eventlog.worker", "large_registrations", "cli.child fold", "java", "pyspark.daemon"}
     with running(tmp_path, "serve", "--workers", "2") as process:
-        who_has_secrets(process, expected | deep)
+        who_has_secrets(process, expected)

@@ -128,7 +128,7 @@ def routelake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
             gateway.kill()
 
 
-@pytest.fixture(scope="module", params=["NameServer", "routelake"])
+@pytest.fixture(scope="module", params=[pytest.param("NameServer", marks=pytest.mark.deep), "routelake"])
 def namesrv(request: pytest.FixtureRequest) -> Iterator[StockNameServer | Ours]:
     if request.param == "routelake":
         ours: Ours = request.getfixturevalue("routelake")

@@ -180,6 +180,7 @@ def test_what_was_acknowledged_outlives_a_power_cut(disk: Disk) -> None:
     lives(disk, random.SystemRandom().randrange(1_000), 2, "early-trim", "small-fold")
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 def test_a_trim_of_what_was_folded_and_not_synced_is_found(disk: Disk) -> None:
     """The defect that the test is for. Not always by the first cut: a kernel with much to write writes this, too."""

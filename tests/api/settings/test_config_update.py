@@ -172,6 +172,7 @@ def test_kv_requests_neither_see_nor_touch_the_settings(client: RemotingClient) 
 
 
 @pytest.mark.jvm
+@pytest.mark.deep
 def test_stock_mqadmin_reads_and_writes(tmp_path: Path) -> None:
     with (
         LocalLake(tmp_path) as lake,

@@ -85,6 +85,7 @@ def route(address: str, topic: str) -> dict[str, tuple[int, int, int]]:
 # --- mqadmin ---
 
 
+@pytest.mark.deep
 def test_mqadmin_manages_topics_on_a_python_broker(namesrv: StockNameServer, tmp_path: Path) -> None:
     with agent(namesrv.address, tmp_path) as address:
         text = admin(namesrv, "updateTopic", "-c", "PyCluster", "-t", "orders", "-r", "6", "-w", "5")
@@ -259,7 +260,9 @@ def test_a_stock_broker_answers_alike(namesrv: StockNameServer, stock: StockBrok
 # --- topics.json ---
 
 
-def test_topics_json_in_both_directions(namesrv: StockNameServer, stock: StockBroker, tmp_path: Path) -> None:
+def test_topics_json_in_both_directions(
+    namesrv: StockNameServer, stock: StockBroker, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     file = stock.home / "store" / "config" / "topics.json"
     # a broker that found no NameServer in its first moment comes with its first round, after 10 s
     wait_until(lambda: "same" in route(namesrv.address, "TBW102"), 30, "the stock broker at the NameServer")
@@ -284,6 +287,9 @@ def test_topics_json_in_both_directions(namesrv: StockNameServer, stock: StockBr
         assert route(namesrv.address, "from_stock") == {"same": (7, 3, 6), "py-a": (7, 3, 6)}
         fields = update("from_python", readQueueNums=2, writeQueueNums=9, attributes="+message.type=DELAY")
         assert ask(address, 17, **fields).code == 0
+
+    if not request.config.getoption("--deep"):
+        return  # our file has the lines of theirs, and a start of a stock broker takes 15 s of processor time
 
     # ours to theirs: the stock broker starts from the file that the agent wrote
     stock.sigkill()
