@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A newer release takes over a data directory, and this one comes back: docs/how-to/operate/upgrade-rollback.md.
 
-The newer release is a copy of this tree with a higher level. Gateways and commands are processes of either tree. The
-fold is the product's own without Spark: `test_upgrade.py` has the real one, with its checkpoint.
+The newer release is a copy of this tree with a higher level, and its gateways and commands are processes. Most of this
+release runs in the process of the test. The fold is the product's own without Spark: `test_upgrade.py` has the real one,
+with its checkpoint.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from dev.model import codes
+from dev.model.wire import Request
 from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
 from dev.support import lakes
-from dev.support.command import environment
+from dev.support.command import command, environment
+from dev.support.fold import Fold
+from dev.support.local import LocalLake
+from eventlog.open import open_log
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from schemas.events import EVENT_LEVEL
 from schemas.tables import LAKE_FORMAT_VERSION
@@ -48,7 +53,7 @@ LAKE: Final = ("schemas/tables.py", "LAKE_FORMAT_VERSION")
 
 
 class Release:
-    """One release of routelake over the data directory.
+    """One release of routelake over the data directory, in processes.
 
     Args:
         root: Its tree.
@@ -70,7 +75,7 @@ class Release:
     def preflight(self) -> tuple[int, dict[str, tuple[str, str]]]:
         """Exit code of `doctor --preflight`, and its judgements by subject."""
         code, printed = self.run("doctor", self._data, "--preflight", "-o", "json")
-        return code, {one["subject"]: (one["level"], one["text"]) for one in json.loads(printed)["checks"]}
+        return code, checks_of(printed)
 
     def gateway(self) -> Routelake:
         """A gateway that answers."""
@@ -101,6 +106,38 @@ class Release:
         return done.returncode, done.stdout + done.stderr
 
 
+class ThisRelease(Release):
+    """The release of the tests: it writes, folds and checks in this process."""
+
+    def preflight(self) -> tuple[int, dict[str, tuple[str, str]]]:
+        done = command("doctor", self._data, "--preflight", "-o", "json")
+        return done.returncode, checks_of(done.stdout)
+
+    def fold(self) -> tuple[int, str]:
+        with closing(open_log(self._url)) as log:
+            Fold(log, self._data / "lake", intervals=True).fold()
+        return 0, ""
+
+    def write(self, key: str) -> None:
+        with (
+            LocalLake(self._data, log_url=self._url, folds=False) as lake,
+            lake.gateway() as gateway,
+            gateway.connect() as client,
+        ):
+            put = Request(codes.PUT_KV_CONFIG, {"namespace": "n", "key": key, "value": key})
+            assert client.call(put).code == codes.SUCCESS
+        self.fold()
+
+    @property
+    def _url(self) -> str:
+        return f"sqlite://{self._data / 'events.db'}"
+
+
+def checks_of(printed: str) -> dict[str, tuple[str, str]]:
+    """Judgements of `doctor --preflight -o json`, by subject."""
+    return {one["subject"]: (one["level"], one["text"]) for one in json.loads(printed)["checks"]}
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
@@ -116,7 +153,7 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def this(data: Path, stack: ExitStack) -> Release:
-    return Release(ROOT, data, stack)
+    return ThisRelease(ROOT, data, stack)
 
 
 @pytest.fixture
