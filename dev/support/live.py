@@ -44,9 +44,9 @@ class LiveRoutelake:
         self.lake.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRoutelake]:
-    """A routelake for tests that bring their own names."""
+    """A routelake for the tests of a file, which bring their own names."""
     yield from running(tmp_path_factory.mktemp("lake"))
 
 

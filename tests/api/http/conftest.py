@@ -13,15 +13,15 @@ from dev.support.http_api import HttpApi, broker
 from security.quotas import Quotas
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
-    """One gateway for all tests that bring their own names."""
+    """One gateway for the tests of a file, which bring their own names. It takes processor time while it lives."""
     api = HttpApi(tmp_path_factory.mktemp("api"))
     yield api
     api.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def unfolded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
     """A gateway whose log only moves when something is accepted; nothing folds it."""
     api = HttpApi(tmp_path_factory.mktemp("unfolded"), fold=False, clock_interval_s=3600.0)
