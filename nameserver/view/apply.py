@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from nameserver.state_machine.state import LiveInfo, RegisteredMapping
 from nameserver.view.model import (
@@ -32,6 +32,10 @@ LiveRows = Mapping[str, Mapping[tuple[str, str], LiveInfo]]
 Filters = Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]
 Mappings = Mapping[str, TopicMapping]
 KvTables = Mapping[str, Mapping[str, str | None]]
+
+Outer = TypeVar("Outer")
+Inner = TypeVar("Inner")
+Value = TypeVar("Value")
 
 
 class Pool:
@@ -131,27 +135,43 @@ def _replace(old: TopicQueues, brokers: tuple[str, ...], rows: tuple[Row | None,
     return tuple(found)
 
 
+def _touched(
+    before: Mapping[Outer, Mapping[Inner, Value]], changed: Iterable[tuple[Outer, Inner, Value | None]]
+) -> dict[Outer, dict[Inner, Value]]:
+    """Copies of the inner mappings that changes touch, with the changes. None as value removes a key."""
+    touched: dict[Outer, dict[Inner, Value]] = {}
+    for outer, inner, value in changed:
+        rows = touched.get(outer)
+        if rows is None:
+            rows = touched[outer] = dict(before.get(outer, {}))
+        if value is None:
+            rows.pop(inner, None)
+        else:
+            rows[inner] = value
+    return touched
+
+
+def _merged(
+    before: Mapping[Outer, Mapping[Inner, Value]], touched: Mapping[Outer, Mapping[Inner, Value]]
+) -> dict[Outer, Mapping[Inner, Value]]:
+    """The mapping with other inner mappings. An empty one goes."""
+    merged = {**before, **touched}
+    for outer, rows in touched.items():
+        if not rows:
+            del merged[outer]
+    return merged
+
+
 def apply_filters(before: Filters, changed: Mapping[LiveKey, tuple[str, ...] | None]) -> tuple[Filters, set[str]]:
     """filterServerTable, and the groups whose filter servers moved."""
-    moved: set[str] = set()
-    if not changed:
-        return before, moved
-    filters = dict(before)
-    for (broker_name, cluster, addr), servers in changed.items():
-        place = (cluster, addr)
-        rows = dict(filters.get(place, {}))
-        if rows.get(broker_name) == servers:
-            continue
-        moved.add(broker_name)
-        if servers is None:
-            del rows[broker_name]
-        else:
-            rows[broker_name] = servers
-        if rows:
-            filters[place] = rows
-        else:
-            del filters[place]
-    return filters, moved
+    moved = [
+        ((cluster, addr), name, servers)
+        for (name, cluster, addr), servers in changed.items()
+        if before.get((cluster, addr), {}).get(name) != servers
+    ]
+    if not moved:
+        return before, set()
+    return _merged(before, _touched(before, moved)), {name for _, name, _ in moved}
 
 
 def apply_groups(before: Groups, changed: Mapping[str, BrokerRow | None], filters: Filters, moved: set[str]) -> Groups:
@@ -203,40 +223,22 @@ def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveInfo | None]) -> 
     """brokerLiveTable."""
     if not changed:
         return before
-    touched: dict[str, dict[tuple[str, str], LiveInfo]] = {}
-    for (broker_name, cluster, addr), row in changed.items():
-        rows = touched.get(broker_name)
-        if rows is None:
-            rows = touched[broker_name] = dict(before.get(broker_name, {}))
-        if row is None:
-            rows.pop((cluster, addr), None)
-        else:
-            rows[cluster, addr] = row
-    live = {**before, **touched}
-    for broker_name, rows in touched.items():
-        if not rows:
-            del live[broker_name]
-    return live
+    rows = ((name, (cluster, addr), row) for (name, cluster, addr), row in changed.items())
+    return _merged(before, _touched(before, rows))
 
 
 def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], RegisteredMapping | None]) -> Mappings:
     """topicQueueMappingInfoTable."""
     if not changed:
         return before
-    touched: dict[str, dict[tuple[str, str], RegisteredMapping]] = {}
-    for (broker_name, topic, bname), row in changed.items():
-        rows = touched.get(topic)
-        if rows is None:
-            rows = touched[topic] = dict(before[topic].rows) if topic in before else {}
-        if row is None:
-            rows.pop((bname, broker_name), None)
-        else:
-            rows[bname, broker_name] = row
+    rows_before = {topic: before[topic].rows for _, topic, _ in changed if topic in before}
     mappings = dict(before)
-    for topic, rows in touched.items():
+    for topic, rows in _touched(
+        rows_before, ((topic, (bname, name), row) for (name, topic, bname), row in changed.items())
+    ).items():
         if not rows:
             mappings.pop(topic, None)
-        elif topic not in mappings or mappings[topic].rows != rows:
+        elif rows != rows_before.get(topic):
             by_offset = sorted(rows, key=lambda key: (rows[key].offset, key))
             winners = {bname: rows[bname, broker_name].mapping for bname, broker_name in by_offset}
             mappings[topic] = TopicMapping(rows, dict(sorted(winners.items())))
@@ -256,4 +258,4 @@ def apply_kv(before: KvTables, changed: Mapping[tuple[str, str], tuple[str | Non
             table.pop(key, None)
         else:
             table[key] = value[0]
-    return {namespace: table for namespace, table in {**before, **touched}.items() if table}
+    return _merged(before, touched)
