@@ -55,8 +55,7 @@ class FoldStatusReader:
             lake: Directory or URL of the lake.
         """
         self._is_local = is_local(lake)
-        report = _ReportFile if self._is_local else _ReportObject
-        self._status_file, self._failure_file = report(lake, FOLD_STATUS_FILE), report(lake, FOLD_FAILURE_FILE)
+        self._status_file, self._failure_file = _Report(lake, FOLD_STATUS_FILE), _Report(lake, FOLD_FAILURE_FILE)
         self._hasten_file = Path(lake, FOLD_HASTEN_FILE)
         self._status: FoldStatus | None = None
         self._failure: FoldFailure | None = None
@@ -80,15 +79,9 @@ class FoldStatusReader:
     def failure(self) -> FoldFailure | None:
         """Last failure of the fold; None if the fold has gone on since, or never failed."""
         failure, status = self._failure, self._status
-        is_over = (
-            failure is not None
-            and status is not None
-            and (status.look, status.time_ms)
-            > (
-                failure.look,
-                failure.time_ms,
-            )
-        )
+        if failure is None or status is None:
+            return failure
+        is_over = (status.look, status.time_ms) > (failure.look, failure.time_ms)
         return None if is_over else failure
 
     @property
@@ -117,35 +110,21 @@ class FoldStatusReader:
                     self._failure_came.came(self._failure.time_ms / 1000)
             await asyncio.sleep(_POLL_S if self._is_local else _REMOTE_POLL_S)
 
-    async def _news(self, report: _ReportFile | _ReportObject) -> Any:  # noqa: ANN401 (JSON)
-        return report.news() if isinstance(report, _ReportFile) else await asyncio.to_thread(report.news)
+    async def _news(self, report: _Report) -> Any:  # noqa: ANN401 (JSON)
+        return report.news() if self._is_local else await asyncio.to_thread(report.news)
 
 
-class _ReportFile:
-    def __init__(self, lake_dir: str, name: str) -> None:
-        self._path = Path(lake_dir, name)
-        self._mtime_ns = -1
+class _Report:
+    """A file beside the tables, or the object of that name."""
 
-    def news(self) -> Any:  # noqa: ANN401 (JSON)
-        """Return the content of the file; None if it has not changed since the last call, or is not there."""
-        with suppress(OSError, ValueError):
-            mtime_ns = self._path.stat().st_mtime_ns
-            if mtime_ns != self._mtime_ns:
-                found = json.loads(self._path.read_bytes())
-                self._mtime_ns = mtime_ns
-                return found
-        return None
-
-
-class _ReportObject:
-    def __init__(self, url: str, name: str) -> None:
-        self._url, self._name = url, name
+    def __init__(self, lake: str, name: str) -> None:
+        self._read = Path(lake, name).read_bytes if is_local(lake) else lambda: store_of(lake).get(name)
         self._known = b""
 
     def news(self) -> Any:  # noqa: ANN401 (JSON)
-        """Return the content of the object; None if it has not changed since the last call, or cannot be read."""
+        """Return the content; None if it has not changed since the last call, or cannot be read."""
         with suppress(OSError, ValueError):
-            text = store_of(self._url).get(self._name)
+            text = self._read()
             if text != self._known:
                 found = json.loads(text)
                 self._known = text
