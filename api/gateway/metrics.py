@@ -165,54 +165,55 @@ class Metrics:
     def observe(self, gateway: Gateway) -> None:
         """Add the gauges that look at a gateway. Once."""
 
-        def gauge(name: str, text: str, look: Callable[[], float]) -> None:
-            Gauge(name, text, registry=self.registry).set_function(look)
+        def gauge(name: str, text: str, look: Callable[[], float | None]) -> None:
+            def number() -> float:
+                value = look()
+                return float("nan") if value is None else float(value)
 
-        def live() -> float:
-            return sum(1 for _ in gateway.view.all_live_rows())
+            Gauge(name, text, registry=self.registry).set_function(number)
 
-        def freshness() -> float:
-            age_s = gateway.shown.event.age_s
-            return age_s if age_s is not None and gateway.view.epoch else float("nan")
-
-        def commit_age() -> float:
-            age_s = gateway.follower.commit_age_s
-            return float("nan") if age_s is None else age_s
-
-        def fold_age() -> float:
-            age_s = gateway.fold.age_s
-            return float("nan") if age_s is None else age_s
-
-        def ahead() -> float:
-            ahead_s = gateway.live_view.event.ahead_s
-            return float("nan") if ahead_s is None else ahead_s
-
-        gauge("rocketmq_nameserver_up", "1 while this gateway serves.", lambda: 1.0)
-        gauge("rocketmq_namesrv_active_brokers", "Live broker addresses.", live)
-        gauge("rocketmq_namesrv_topics", "Topics with a route.", lambda: float(len(gateway.view.topics)))
-        gauge("rocketmq_namesrv_route_freshness", "Age of the newest event in the routes, in seconds.", freshness)
-        gauge("routelake_epoch", "Newest epoch in the routes.", lambda: float(gateway.view.epoch))
+        gauge("rocketmq_nameserver_up", "1 while this gateway serves.", lambda: 1)
+        gauge(
+            "rocketmq_namesrv_active_brokers",
+            "Live broker addresses.",
+            lambda: sum(1 for _ in gateway.view.all_live_rows()),
+        )
+        gauge("rocketmq_namesrv_topics", "Topics with a route.", lambda: len(gateway.view.topics))
+        gauge(
+            "rocketmq_namesrv_route_freshness",
+            "Age of the newest event in the routes, in seconds.",
+            lambda: gateway.shown.event.age_s if gateway.view.epoch else None,
+        )
+        gauge("routelake_epoch", "Newest epoch in the routes.", lambda: gateway.view.epoch)
         gauge(
             "routelake_folded_offset",
             "Offset of the event log that the routes include.",
-            lambda: float(gateway.shown.offset),
+            lambda: gateway.shown.offset,
         )
-        gauge("routelake_commit_age_seconds", "Age of the newest epoch in the routes, in seconds.", commit_age)
-        gauge("routelake_fold_status_age_seconds", "Time since the last status of the fold, in seconds.", fold_age)
+        gauge(
+            "routelake_commit_age_seconds",
+            "Age of the newest epoch in the routes, in seconds.",
+            lambda: gateway.follower.commit_age_s,
+        )
+        gauge(
+            "routelake_fold_status_age_seconds",
+            "Time since the last status of the fold, in seconds.",
+            lambda: gateway.fold.age_s,
+        )
         gauge(
             "routelake_event_time_ahead_seconds",
             "Time by which the event log is ahead of this machine's clock, in seconds.",
-            ahead,
+            lambda: gateway.live_view.event.ahead_s,
         )
         gauge(
             "routelake_event_log_failing",
             "1 while appends to the event log fail or do not finish.",
-            lambda: float(gateway.log_failing),
+            lambda: gateway.log_failing,
         )
         gauge(
             "routelake_view_errors",
             "Failed reads of the tables since the start.",
-            lambda: float(gateway.follower.errors),
+            lambda: gateway.follower.errors,
         )
         gauge(
             "routelake_view_step_seconds",
