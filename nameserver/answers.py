@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Route answers, each made once.
+"""Cache of encoded route answers: topics that look alike share one.
 
-What is kept on the way from a request to its answer:
+The caches between a request and its answer:
 
 =============  ============================================  =========================================================
 `_current`     topic -> answer, for one view                 grows with the view's topics; dropped when the view moves

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming query: event log -> fold -> Delta, under one checkpoint.
+"""The streaming query of the fold: event log, state machine, Delta tables, under one checkpoint.
 
     read_stream -> one row per (record, shard) -> transformWithState by shard
                 -> foreachBatch: collect the shards' parts, commit an epoch with delta-rs

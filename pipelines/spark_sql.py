@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark SQL on a lake, to read it: the tables by their names, so that nobody has to write paths.
+"""Read-only Spark SQL on a lake, with the tables by their names.
 
 Each is an external table of the session's own catalog, so that ``VERSION AS OF`` and ``table_changes`` work, as they do
 not on views. Nothing is written to the lake: the fold is its only writer and ends when it meets a commit of somebody

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gateway, which both listeners (remoting, HTTP) share.
+"""Gateway: writes to the event log and reads of the two views, for remoting and HTTP alike.
 
-Writes: an event is appended to the log, and answered with its result in the live view. Reads: from
-the live view, or from the latest epoch's.
+A write is appended to the event log, and answered with its result in the live view. A read is answered from the live
+view, or from the committed view.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Gateway:
     # --- life ---
 
     async def start(self) -> None:
-        """Load the latest epoch, fold the log beyond it, then open the log for writing.
+        """Load the latest epoch, apply the events after it, then open the event log for writing.
 
         Raises:
             UnavailableError: the log cannot be used, or the tables cannot be read.

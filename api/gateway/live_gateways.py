@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gateways that are alive, by their events: each one appends a CLOCK every few seconds, under its id.
+"""Live gateways of an event log, and their addresses. Each gateway appends a CLOCK every few seconds, under its id.
 
 An id that reads ``HOST:PORT`` is taken for the address that brokers and clients reach that gateway by; ``HOST:PORT/N``
 for worker N of one (`cli.supervised.gateways`). Other ids are no addresses.

@@ -220,7 +220,7 @@ class Metrics:
             "Duration of the last step to a newer view, in seconds.",
             lambda: gateway.follower.last_step_s,
         )
-        for collect in (_versions, _head_checks, _self_preservation):
+        for collect in (_versions, _live_view_checks, _self_preservation):
             self.registry.register(_Collected(partial(collect, gateway)))
 
     def follow_tls(self, tls: Tls) -> None:
@@ -292,7 +292,7 @@ def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
     )
 
 
-def _head_checks(gateway: Gateway) -> Iterable[Metric]:
+def _live_view_checks(gateway: Gateway) -> Iterable[Metric]:
     """Results of comparing live view and tables, and the versions of their rules."""
     checks = gateway.replica.checks
     epochs = CounterMetricFamily(

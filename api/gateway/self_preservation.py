@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-preservation: once a second a gateway looks at who is silent, and begins or ends a pause of expiry (ADR 14).
+"""Self-preservation: once a second a gateway counts silent brokers, and begins or ends a pause of expiry (ADR 14).
 
-The rule is `nameserver.state_machine.preservation`, the decision an event on the log, and what it does is in the
-rules. While the switch is off and there is no pause, nothing is looked at.
+`nameserver.state_machine.preservation` has the rule. The decision is an event on the event log, which the state machine
+follows. While the setting is off and there is no pause, nothing is counted.
 """
 
 from __future__ import annotations

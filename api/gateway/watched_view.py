@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WatchedView: one of a gateway's views, how far it has come, and who waits for it to come further.
+"""WatchedView: a view that newer ones replace, and the requests that wait for it to reach an offset of the event log.
 
 `Arrival` is the age of something that another machine has dated, measured from its arrival here on the steady clock.
 Clocks of two machines may differ by minutes, so the date itself says little. The date is used once: for what exists
@@ -75,7 +75,7 @@ class WatchedView:
     """
 
     def __init__(self) -> None:
-        """Empty; nobody waits."""
+        """Begin with an empty view and no waiting request."""
         self.view = RouteView.empty()
         self.event = Arrival()
         self.offset = -1

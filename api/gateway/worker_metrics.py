@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One /metrics for all worker processes of a gateway: each sample of each of them, with a label ``worker``.
+"""One `/metrics` for all worker processes of a gateway: each sample of each worker, with a label ``worker``.
 
-Workers share one port, and the kernel chooses which of them a scrape meets. That one asks the others, each over a Unix
-socket of its own in a folder of their supervisor's. Nothing is added up here: a sum is right for counters, not for an
-epoch or an age, and PromQL knows which (``sum without (worker)``, ``max without (worker)``). A worker that does not
-answer in time is left out; ``rocketmq_nameserver_up`` says who is there.
+Workers share one port, and the kernel chooses the worker that a scrape meets. This worker asks the others, each over a
+Unix socket in a folder of their supervisor. Nothing is added up here, because a sum is right for counters, not for an
+epoch or an age. PromQL has both (``sum without (worker)``, ``max without (worker)``). A worker that does not answer in
+time is left out, and ``rocketmq_nameserver_up`` has the workers that answered.
 """
 
 from __future__ import annotations

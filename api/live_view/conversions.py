@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions between a `RouteView` and the state of the state machine, in both directions.
 
-A view is topic by topic, since that is how it is asked; the state machine is broker by broker. Topics are by far the
-largest part and few events need them, so a group's are looked up in the view when a rule first asks.
-
-The live view begins with the state of a view, and goes on with changes to a view, which equal the tables' change data
-feed of a later time.
+A view is by topic, because clients ask for topics. The state machine is by broker group. Topics are by far the largest
+part and few events need them, so the topics of a group are looked up in the view when a rule first asks for them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LiveState: a view that goes on with the log. No I/O, no clock, no thread.
+"""LiveState: the state at an offset of the event log, and the route view of that state. No I/O, no clock, no thread.
 
-It begins at an epoch whose liveness is whole, takes records in their order, and gives the view after the last of them.
-Each record is folded once, by the fold's own `step`; what came of it is read off the groups that were touched, so that
-a heartbeat costs a deadline, however large its group is.
+It begins at an epoch whose brokerLiveTable lacks no heartbeat. It applies each later record once, by the same `step` as
+the fold. The next view differs only by the broker groups that records touched since the last view, so a heartbeat costs
+the same, however large its group is.
 """
 
 from __future__ import annotations

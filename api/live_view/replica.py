@@ -54,7 +54,7 @@ _REST: Final = (4, 0.25)
 """After a view that took `_LONG_S` or more, the next one waits so many times as long, and no longer than this."""
 
 _MANY: Final = 2_000
-"""Records that are folded before the view shows them, however many are there."""
+"""Records that are applied before the view shows them, however many are there."""
 
 _ALONE_POLL_S: Final = 0.04
 """Interval between looks for others' records while no other gateway writes, in seconds."""
@@ -115,7 +115,7 @@ class LiveReplica:
         self._others_s = time.monotonic()
         """Time at which the last record of another gateway was taken."""
         self._reader: LogReader | None = None
-        self._fold: LiveState | None = None
+        self._state: LiveState | None = None
         self._tables = RouteView.empty()
         self._is_compared = True
         self._fed: queue.SimpleQueue[Sequence[LogRecord]] = queue.SimpleQueue()
@@ -222,7 +222,7 @@ class LiveReplica:
                 self.failing = True
                 self.errors += 1
                 wait_s = _PAUSE_S
-                if self._fold is not None and self._tables.log_offset > self._fold.offset:
+                if self._state is not None and self._tables.log_offset > self._state.offset:
                     self._fall_back(f"the event log cannot be read: {one_line(error)}")
             except SetupError as error:
                 self._fall_back(one_line(error))
@@ -239,27 +239,27 @@ class LiveReplica:
 
     def _round(self, fed: Sequence[LogRecord]) -> None:
         self._take_epochs()
-        fold, taken = self._fold, 0
-        while fold is not None:
-            taken += len(fed) if fed and self._take_next(fold, fed) else self._read(fold)
+        state, taken = self._state, 0
+        while state is not None:
+            taken += len(fed) if fed and self._take_next(state, fed) else self._read(state)
             if taken >= _MANY or self._fed.empty():
                 break
             fed = self._next_fed()
-        if fold is None:
+        if state is None:
             return
-        epoch = self._tables.epoch if self._tables.log_offset <= fold.offset else 0
-        is_late = not fold.is_shown or fold.view.epoch < epoch
+        epoch = self._tables.epoch if self._tables.log_offset <= state.offset else 0
+        is_late = not state.is_shown or state.view.epoch < epoch
         now_s = time.monotonic()
-        if (fold.is_urgent and now_s >= self._rest_until_s) or (is_late and now_s >= self._next_show_s):
-            self._publish(fold)
-        elif self._outcomes and not fold.is_urgent:
-            self._show(fold)
-        if self._tables.log_offset <= fold.offset:
-            if not fold.is_urgent:  # else when the view shows it
-                self._compare(fold)
+        if (state.is_urgent and now_s >= self._rest_until_s) or (is_late and now_s >= self._next_show_s):
+            self._publish(state)
+        elif self._outcomes and not state.is_urgent:
+            self._show(state)
+        if self._tables.log_offset <= state.offset:
+            if not state.is_urgent:  # else when the view shows it
+                self._compare(state)
         elif not taken and is_exact(self._tables):
             log.warning(
-                "tables are ahead of the live view; restarting it", offset=fold.offset, tables=self._tables.log_offset
+                "tables are ahead of the live view; restarting it", offset=state.offset, tables=self._tables.log_offset
             )
             self.checks.unchecked += 1
             self._begin_anew(self._tables)
@@ -276,10 +276,10 @@ class LiveReplica:
         problem = state_machine_problem(epoch.view.commit)
         if problem is not None and self.fallback_reason != problem:
             self._fall_back(problem)
-        elif self._fold is not None and epoch.view.log_offset < before.log_offset:
+        elif self._state is not None and epoch.view.log_offset < before.log_offset:
             self._fall_back(f"the tables went back from offset {before.log_offset} to {epoch.view.log_offset}")
-        if self._fold is not None:
-            self._fold.moved(epoch.moved)
+        if self._state is not None:
+            self._state.moved(epoch.moved)
             self._is_compared = False
         elif problem is not None or not is_exact(epoch.view) or not self._came_back(epoch):
             self._on_view(epoch.view, epoch.view.log_offset, epoch.outcomes)
@@ -289,7 +289,7 @@ class LiveReplica:
         try:
             self._begin(epoch.view)
         except RoutelakeError as error:
-            self._fold = None
+            self._state = None
             log.warning("cannot leave fallback mode yet", error=one_line(error))
             return False
         log.info("fallback mode ended: serving the live view", epoch=epoch.view.epoch, reason=self.fallback_reason)
@@ -299,7 +299,7 @@ class LiveReplica:
     def _fall_back(self, why: str) -> None:
         """Follow the tables alone."""
         log.error("fallback mode: serving the committed view, cannot apply the event log", reason=why)
-        self.fallback_reason, self._fold, self.failing = why, None, False
+        self.fallback_reason, self._state, self.failing = why, None, False
         self._outcomes.clear()
         with suppress(Exception):  # whoever called may be about to tell of another error
             self._on_view(self._tables, self._tables.log_offset, [])
@@ -310,14 +310,14 @@ class LiveReplica:
         if self._reader is not None:
             self._reader.close()
         self._reader = self._open_reader()
-        self._fold = fold = LiveState(base, everything=everything)
+        self._state = state = LiveState(base, everything=everything)
         self._is_compared = not everything
         self._last_ms, self._said_s = 0, time.monotonic()
-        while self._read(fold):
+        while self._read(state):
             if time.monotonic() - self._said_s > _SAY_S:
                 self._said_s = time.monotonic()
-                log.info("reading the event log after the last epoch", offset=fold.offset)
-        return self._publish(fold)
+                log.info("reading the event log after the last epoch", offset=state.offset)
+        return self._publish(state)
 
     def _begin_anew(self, base: RouteView) -> None:
         try:
@@ -325,22 +325,22 @@ class LiveReplica:
         except RoutelakeError as error:
             self._fall_back(f"the live view cannot begin again: {one_line(error)}")
 
-    def _take_next(self, fold: LiveState, records: Sequence[LogRecord]) -> bool:
+    def _take_next(self, state: LiveState, records: Sequence[LogRecord]) -> bool:
         """Take records if they are the next ones.
 
         Raises:
             SetupError: The log holds others in their place.
         """
-        if records[-1].offset <= fold.offset:  # read from the log before
+        if records[-1].offset <= state.offset:  # read from the log before
             if records[-1].event_time_ms > self._last_ms > 0:
                 raise SetupError(f"the event log was cut before offset {records[-1].offset} and goes on. {LOST_LOG}")
             return True
-        if records[0].offset != fold.offset + 1:
+        if records[0].offset != state.offset + 1:
             return False
-        self._take(fold, records)
+        self._take(state, records)
         return True
 
-    def _read(self, fold: LiveState) -> int:
+    def _read(self, state: LiveState) -> int:
         """Take the next records of the log.
 
         Raises:
@@ -348,48 +348,48 @@ class LiveReplica:
             SetupError: The log lacks the next record.
         """
         assert self._reader is not None
-        first = fold.offset + 1
+        first = state.offset + 1
         records = self._reader.read(first)
         if lacks(self._reader, first, records):
             raise SetupError(f"the event log lacks the records from offset {first} on. {LOST_LOG}")
-        self._take(fold, records)
+        self._take(state, records)
         return len(records)
 
-    def _take(self, fold: LiveState, records: Sequence[LogRecord]) -> None:
+    def _take(self, state: LiveState, records: Sequence[LogRecord]) -> None:
         if len(self._heard_ms) > _MOST_GATEWAYS:  # ids of starts long ago
             self._heard_ms = {}
         for record in records:
-            outcome = fold.take(record)
-            if fold.gateway_id != self._gateway_id:
+            outcome = state.take(record)
+            if state.gateway_id != self._gateway_id:
                 self._others_s = time.monotonic()
             self._last_ms = max(self._last_ms, record.event_time_ms)
-            self._heard_ms[fold.gateway_id] = record.event_time_ms
+            self._heard_ms[state.gateway_id] = record.event_time_ms
             if outcome is not None:
                 self._outcomes.append(outcome)
 
     # --- views ---
 
-    def _publish(self, fold: LiveState) -> RouteView:
-        epoch = self._tables.commit if self._tables.log_offset <= fold.offset else fold.view.commit
+    def _publish(self, state: LiveState) -> RouteView:
+        epoch = self._tables.commit if self._tables.log_offset <= state.offset else state.view.commit
         began_s = time.monotonic()
-        view = fold.publish(epoch, Yielder())
+        view = state.publish(epoch, Yielder())
         ended_s = time.monotonic()
         self._next_show_s = ended_s + _SHOWN_S
         took_s = ended_s - began_s
         self._rest_until_s = ended_s + min(_REST[0] * took_s, _REST[1]) if took_s >= _LONG_S else 0.0
-        self._show(fold)
+        self._show(state)
         return view
 
-    def _show(self, fold: LiveState) -> None:
+    def _show(self, state: LiveState) -> None:
         outcomes, self._outcomes = self._outcomes, []
-        self._on_view(fold.view, fold.offset, outcomes)
+        self._on_view(state.view, state.offset, outcomes)
 
-    def _compare(self, fold: LiveState) -> None:
+    def _compare(self, state: LiveState) -> None:
         if self._is_compared:
             return
         self._is_compared = True
         tables = self._tables
-        self.checks.count(fold.compare(tables, Yielder()), tables, fold.offset)
+        self.checks.count(state.compare(tables, Yielder()), tables, state.offset)
 
 
 def _payload_bytes(records: Sequence[LogRecord]) -> int:

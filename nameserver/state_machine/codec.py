@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State to bytes, as the state store and a seed hold it.
+"""Encoding of a shard's state for Spark's state store.
 
-Everything of a shard but its topics is one small value (`encode_shard`); each group's topics are a value of their own
-(`encode_topics`), read only when a rule asks for them.
+All of a shard but its topics is one small value (`encode_shard`). The topics of each group are a value of their own
+(`encode_topics`), which is read only when a rule asks for it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stretch of log to the state after it: recovery, audit, and the oracle of the tests."""
+"""Replay of records of the event log over a state, for recovery, verification and tests."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _event(record_key: str | None, payload: bytes) -> AnyEvent:
 
 
 def replay(state: RouteState, records: Iterable[Record]) -> RouteState:
-    """Fold records in order; what the stream puts into quarantine is passed over here.
+    """Apply records in order. Records that the fold puts into quarantine are skipped.
 
     Args:
         state: state before the first record. It is changed, and returned.

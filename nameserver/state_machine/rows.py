@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State to table rows and back: the same slice of state as plain tuples, in the column order of schemas.tables.
+"""Rows of the state tables from a broker group, and back. Rows are plain tuples in the column order of schemas.tables.
 
 `rows_of` gives a group's rows of one table as ``{key tuple: value tuple}``; `group_from_rows` is its inverse, which
 seeds the fold from the tables when a checkpoint is lost.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """step(state, event): what one log record does to the route tables.
 
-Stream, replay and tests fold with `step` and `apply` alone. `step` is pure: it reads the state and says what changes.
+Fold, gateway, replay and tests use `step` and `apply` alone. `step` is pure: it reads the state and says what changes.
 `apply` takes that over into the state, in place, so that an event costs what the groups it touches cost, however many
 there are. A rule that raises has therefore changed nothing.
 

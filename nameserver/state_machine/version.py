@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version of the rules.
+"""Version of the state machine's rules.
 
-Every epoch says by which version it was folded (rulesVersion in routeCommitTable). A gateway folds the end of the log
-itself; one whose rules are of another version than the last epoch's would answer what the tables will not say, so it
-follows the tables alone until fold and gateway have both been upgraded.
+Each epoch names the version that made it (rulesVersion in routeCommitTable). A gateway with another version than the
+latest epoch would answer what the tables will not have. So it serves the committed view until fold and gateway have the
+same version.
 
-Raise it by one in every change by which some log folds to another state, or an event gets another outcome, than with
-the version before: a rule that is mended, an event or a field that rules now know, a record that is no longer put into
-quarantine. How state is held does not count. `tests/nameserver/state_machine/test_version.py` fails when it was
+Raise the version by one in each change by which some event log leads to another state, or an event to another outcome:
+a repaired rule, a new event or field, a record that is no longer put into quarantine. The form in which state is held
+does not count. `tests/nameserver/state_machine/test_version.py` fails when it was
 forgotten, as far as generated logs show the change.
 """
 

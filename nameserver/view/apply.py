@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Step each table of a `RouteView` from commit to commit: pure functions that copy only changed parts.
+"""The tables of the next `RouteView`: pure functions that copy only changed parts.
 
 An unchanged table is returned as the very same object, so that readers can tell by identity.
 """

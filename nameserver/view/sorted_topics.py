@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of topics in order, for pages of a list, where there may be millions of them.
+"""Sorted topic names, for the pages of a list that may have millions of topics.
 
-Python sorts three million names in 2.5 s, and nobody else runs meanwhile. Here nothing holds the interpreter for longer
-than a piece takes: Arrow sorts, without the interpreter's lock, and after that a list follows the view by what came and
-what went.
+Python sorts three million names in 2.5 s, and holds the interpreter's lock meanwhile. Arrow sorts without the lock.
+After that, a list follows the view by the topics that were added and removed.
 """
 
 from __future__ import annotations

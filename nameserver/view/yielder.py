@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in slices: a thread that computes lets the one that serves have the interpreter in between."""
+"""Yielder: a thread that computes gives the interpreter to the thread that serves, between slices of its work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executors: whether there are any, and whether they can do what the fold will ask of them."""
+"""Executors of a cluster: wait for the first one, and let them try what the fold needs of them."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def test_a_defect_in_the_head(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> 
     def boom(*args: Any) -> RouteView:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(scene.head._fold, "publish", boom)  # this one's alone: lakes that tests share have heads, too
+    monkeypatch.setattr(scene.head._state, "publish", boom)  # this one's alone: lakes that tests share have heads, too
     scene.log.put(make.put("n", "k", "3"))
     scene.is_aside("ZeroDivisionError: planted")
     scene.shows("1")

@@ -61,7 +61,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def test_what_comes_after_a_view_that_took_long_is_shown_together(scene: Scene) -> None:
-    fold = scene.head._fold
+    fold = scene.head._state
     assert fold is not None
     publish = fold.publish
 
