@@ -15,7 +15,8 @@ import structlog
 from api.settings.gateway import GatewaySettings
 from api.settings.keys import SELF_PRESERVATION
 from lake.commits import to_ms
-from nameserver.state_machine.preservation import Census, Heard, Switch, census, superseded, to_begin, to_end
+from nameserver.state_machine.preservation import Census, Switch, census, superseded, to_begin, to_end
+from nameserver.state_machine.state import LiveKey
 from nameserver.view.snapshot import RouteView
 from runtime.supervised_tasks import critical_task
 from schemas.broker import MASTER_ID
@@ -81,27 +82,26 @@ class SelfPreservation:
         now_ms = self._log_time_ms(view, settings.gap_s)
         if now_ms is None or not (switch.percent or preserved_ms):
             return
-        rows = _heard_in(view)
-        gone = superseded(rows, now_ms)
-        counted = self.counted = _census(rows, gone, now_ms)
+        rows = dict(view.all_live_rows())
+        counted = self.counted = census(rows, now_ms)
         actor = Actor(gateway=settings.gateway_id, via="routelake")
         event = self._event(switch, counted, preserved_ms, now_ms, actor)
         if event is not None:
             _say(event, counted)
             await self._command(event)
         elif preserved_ms:
-            await self._expire([row for row in gone if row.expire_ms < now_ms], actor)
+            await self._expire([key for key in superseded(rows, now_ms) if rows[key].expire_ms < now_ms], actor)
 
-    async def _expire(self, gone: list[Heard], actor: Actor) -> None:
+    async def _expire(self, gone: list[LiveKey], actor: Actor) -> None:
         """Expire only the given brokers: other brokers have their addresses."""
-        for row in gone:
-            log.warning("broker expired: another broker has its address", broker=row.broker_name, addr=row.broker_addr)
+        for name, cluster, addr in gone:
+            log.warning("broker expired: another broker has its address", broker=name, addr=addr)
             await self._command(
                 UnregisterBroker(
                     actor=actor,
-                    cluster_name=row.cluster_name,
-                    broker_name=row.broker_name,
-                    broker_addr=row.broker_addr,
+                    cluster_name=cluster,
+                    broker_name=name,
+                    broker_addr=addr,
                     broker_id=MASTER_ID,  # says nothing here
                     if_overdue=True,
                 )
@@ -142,21 +142,6 @@ def preserved_ms_of(view: RouteView) -> int:
     """Since when nobody expires, ms since 1970; 0 while brokers do."""
     since = view.commit.preserve_time
     return 0 if since is None else to_ms(since)
-
-
-def census_of(view: RouteView, now_ms: int) -> Census:
-    """Count the silent brokers of a view, except those whose addresses other brokers have."""
-    rows = _heard_in(view)
-    return _census(rows, superseded(rows, now_ms), now_ms)
-
-
-def _census(rows: list[Heard], gone: list[Heard], now_ms: int) -> Census:
-    counts = set(rows).difference(gone) if gone else rows
-    return census(((row.expire_ms, row.timeout_ms) for row in counts), now_ms)
-
-
-def _heard_in(view: RouteView) -> list[Heard]:
-    return [Heard(*key, live.expire_ms, live.heartbeat_timeout_ms) for key, live in view.all_live_rows()]
 
 
 def _say(event: Preserve | PreserveEnd, counted: Census) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_snake
 from starlette.responses import Response
 
-from api.gateway.self_preservation import census_of, preserved_ms_of
+from api.gateway.self_preservation import preserved_ms_of
 from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, WipeAnswer
 from api.http.context import context_of
 from api.http.models import SelfPreservationBody
@@ -24,7 +24,7 @@ from api.http.problems import rfc3339_ms
 from api.http.reads import check_once, uncached
 from api.http.writes import read_body, receipt_answer
 from api.settings.keys import SELF_PRESERVATION
-from nameserver.state_machine.preservation import EndReason
+from nameserver.state_machine.preservation import EndReason, census
 from schemas.events import AddWritePerm, DeleteTopic, PreserveEnd, PutKvConfig, WipeWritePerm
 from schemas.kv import NAMESRV_CONFIG
 
@@ -128,7 +128,7 @@ async def get_self_preservation(request: Request) -> Response:
     view, settings = gateway.live_view.view, gateway.settings
     since_ms = preserved_ms_of(view)
     limit_ms = round(settings.self_preservation_limit_s * 1000)
-    counted = gateway.preservation.counted or census_of(view, gateway.live_view.event.now_ms)
+    counted = gateway.preservation.counted or census(dict(view.all_live_rows()), gateway.live_view.event.now_ms)
     found = SelfPreservationAnswer(
         percent=settings.self_preservation_percent,
         is_on=since_ms > 0,

@@ -21,9 +21,8 @@ from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
 from lake.history import history as past
 from nameserver.route_queries import broker_data
-from nameserver.state_machine.state import LiveInfo
+from nameserver.state_machine.state import LiveInfo, LiveKey
 from nameserver.view.apply import Topics
-from nameserver.view.model import LiveKey
 from nameserver.view.snapshot import RouteView
 from nameserver.view.sorted_topics import OFF_LOOP_TOPICS
 from schemas.rocketmq_json import encode_broker_data

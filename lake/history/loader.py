@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 
 from lake.delta.log import active, table_uri
 from lake.delta.reader import GONE, CommitReader, dataset, read_ahead
-from nameserver.state_machine.state import HeardChannel, LiveInfo, RegisteredMapping
-from nameserver.view.model import BrokerRow, Changes, LiveKey, Row, TopicDelta
+from nameserver.state_machine.state import HeardChannel, LiveInfo, LiveKey, RegisteredMapping
+from nameserver.view.model import BrokerRow, Changes, Row, TopicDelta
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.broker import DataVersion, TopicQueueMappingInfo
 from schemas.route_commit import RouteCommit

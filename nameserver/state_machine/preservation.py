@@ -10,11 +10,11 @@ gateway listened makes no broker silent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from nameserver.state_machine.state import FOR_EVER_MS
+from nameserver.state_machine.state import FOR_EVER_MS, LiveInfo, LiveKey
 from schemas.events import Actor, Preserve, PreserveEnd
 
 CLOSED_GRACE_MS: Final = 10_000
@@ -47,48 +47,38 @@ class Census(NamedTuple):
         return self.silent > 1 and self.silent * 100 > self.live * percent
 
 
-def census(deadlines: Iterable[tuple[int, int]], now_ms: int) -> Census:
-    """Count.
+LiveRows = Mapping[LiveKey, LiveInfo]
+
+
+def is_silent(live: LiveInfo, now_ms: int) -> bool:
+    """Return True if more than half of a broker's timeout has passed. A broker that never expires is never silent."""
+    return live.expire_ms < FOR_EVER_MS and 2 * (live.expire_ms - now_ms) < live.heartbeat_timeout_ms
+
+
+def census(rows: LiveRows, now_ms: int) -> Census:
+    """Count live addresses, except those that other brokers have (`superseded`).
 
     Args:
-        deadlines: Of each live address, when it expires and its timeout, milliseconds.
+        rows: All live rows.
         now_ms: The log's time.
     """
-    live = silent = 0
-    for expire_ms, timeout_ms in deadlines:
-        live += 1
-        # Whoever is alive for ever is never silent, though less than half of its timeout may be left.
-        silent += expire_ms < FOR_EVER_MS and 2 * (expire_ms - now_ms) < timeout_ms
-    return Census(live, silent)
+    counted = [is_silent(rows[key], now_ms) for key in rows.keys() - superseded(rows, now_ms)]
+    return Census(len(counted), sum(counted))
 
 
-class Heard(NamedTuple):
-    """A live address: its key, when it expires, its timeout, milliseconds."""
-
-    broker_name: str
-    cluster_name: str
-    broker_addr: str
-    expire_ms: int
-    timeout_ms: int
-
-    def is_silent(self, now_ms: int) -> bool:
-        """Return True if more than half of the broker's timeout has passed."""
-        return 2 * (self.expire_ms - now_ms) < self.timeout_ms
-
-
-def superseded(rows: Sequence[Heard], now_ms: int) -> list[Heard]:
+def superseded(rows: LiveRows, now_ms: int) -> list[LiveKey]:
     """Return the silent brokers whose address now has a broker of another name: it was restarted under that name.
 
     Such a broker is no sign of a network failure, and its topics must not be routed to that address any more.
     """
-    silent = [row for row in rows if row.is_silent(now_ms)]
+    silent = [key for key, live in rows.items() if is_silent(live, now_ms)]
     if not silent:
         return []
-    names: dict[str, set[str]] = {row.broker_addr: set() for row in silent}
-    for row in rows:
-        if row.broker_addr in names and not row.is_silent(now_ms):
-            names[row.broker_addr].add(row.broker_name)
-    return [row for row in silent if names[row.broker_addr] - {row.broker_name}]
+    names: dict[str, set[str]] = {addr: set() for _, _, addr in silent}
+    for (name, _, addr), live in rows.items():
+        if addr in names and not is_silent(live, now_ms):
+            names[addr].add(name)
+    return [(name, cluster, addr) for name, cluster, addr in silent if names[addr] - {name}]
 
 
 class Switch(NamedTuple):

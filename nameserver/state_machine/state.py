@@ -23,6 +23,9 @@ from schemas.outcomes import APPLIED, UNCHANGED
 BrokerKey = tuple[str, str]
 """(clusterName, brokerAddr): the key of brokerLiveTable and filterServerTable (BrokerAddrInfo)."""
 
+LiveKey = tuple[str, str, str]
+"""(brokerName, clusterName, brokerAddr) of a live row."""
+
 TopicRows = Mapping[str, QueueRow]
 """topic -> QueueRow of one broker group."""
 
@@ -209,6 +212,7 @@ __all__ = [
     "HeardChannel",
     "KvTable",
     "LiveInfo",
+    "LiveKey",
     "Outcome",
     "RegisteredMapping",
     "RouteState",

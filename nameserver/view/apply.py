@@ -10,10 +10,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar, cast
 
-from nameserver.state_machine.state import LiveInfo, RegisteredMapping
+from nameserver.state_machine.state import LiveInfo, LiveKey, RegisteredMapping
 from nameserver.view.model import (
     BrokerRow,
-    LiveKey,
     RouteBroker,
     Row,
     TopicDelta,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from nameserver.state_machine.state import LiveInfo, RegisteredMapping
+from nameserver.state_machine.state import LiveInfo, LiveKey, RegisteredMapping
 from schemas.broker import TopicQueueMappingInfo
 from schemas.route_commit import RouteCommit
 
@@ -72,9 +72,6 @@ class TopicMapping(msgspec.Struct, frozen=True, eq=False):
 
 TopicDelta = tuple[str, tuple[str, ...], tuple[Row | None, ...]]
 """topic, changed broker groups in order, and for each its new row, or None if it went."""
-
-LiveKey = tuple[str, str, str]
-"""brokerName, clusterName, brokerAddr."""
 
 
 class Changes(msgspec.Struct):

@@ -20,9 +20,9 @@ from datetime import datetime
 from itertools import count
 from typing import Final, NamedTuple
 
-from nameserver.state_machine.state import BrokerKey, LiveInfo
+from nameserver.state_machine.state import BrokerKey, LiveInfo, LiveKey
 from nameserver.view import apply as advance
-from nameserver.view.model import Changes, LiveKey, TopicQueues
+from nameserver.view.model import Changes, TopicQueues
 from schemas.broker import MASTER_ID, TopicQueueMappingInfo
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, existing, is_reserved
 from schemas.route_commit import NO_COMMIT, RouteCommit

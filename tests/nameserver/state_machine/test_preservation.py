@@ -11,22 +11,28 @@ from nameserver.state_machine.preservation import (
     BACK_GRACE_MS,
     Census,
     EndReason,
-    Heard,
     Switch,
     census,
     superseded,
     to_begin,
     to_end,
 )
+from nameserver.state_machine.state import LiveInfo
+from schemas.broker import DataVersion
 from schemas.events import Actor
 
 ACTOR = Actor(gateway="g", via="routelake")
 HOUR_MS = 3_600_000
 
 
+def live(left_ms: int) -> LiveInfo:
+    """A live row with a timeout of two minutes that expires so long after 1,000,000."""
+    return LiveInfo(0, 0, 120_000, 1_000_000 + left_ms, DataVersion(0, 0, 0))
+
+
 @pytest.mark.parametrize(("left_ms", "silent"), [(120_000, 0), (60_000, 0), (59_999, 1), (0, 1), (-1, 1)])
 def test_a_broker_is_silent_below_half_of_its_timeout(left_ms: int, silent: int) -> None:
-    assert census([(1_000_000 + left_ms, 120_000)], 1_000_000) == (1, silent)
+    assert census({("b", "c", "a:1"): live(left_ms)}, 1_000_000) == (1, silent)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +106,11 @@ def test_a_census_that_begins_self_preservation_does_not_end_it(percent: int, li
 def test_a_silent_broker_is_superseded_by_another_one_at_its_address(
     others: list[tuple[str, str, int]], is_superseded: bool, left_ms: int
 ) -> None:
-    silent = Heard("b", "c", "a:1", 1_000_000 + left_ms, 120_000)
-    rows = [silent, *(Heard(name, "d", addr, 1_000_000 + left, 120_000) for name, addr, left in others)]
+    silent = ("b", "c", "a:1")
+    rows = {silent: live(left_ms)} | {(name, "d", addr): live(left) for name, addr, left in others}
     assert (silent in superseded(rows, 1_000_000)) is is_superseded
+    assert (census(rows, 1_000_000).live < len(rows)) is is_superseded
 
 
 def test_a_broker_with_heartbeats_is_never_superseded() -> None:
-    assert not superseded([Heard(name, "c", "a:1", 1_060_000, 120_000) for name in "xyz"], 1_000_000)
+    assert not superseded({(name, "c", "a:1"): live(60_000) for name in "xyz"}, 1_000_000)

@@ -45,8 +45,8 @@ class Cluster:
 
     def _judge(self) -> None:
         state, now_ms = self.fold.state, self.fold.now_ms
-        live = [live for group in state.groups.values() for live in group.live.values()]
-        counted = census(((row.expire_ms, row.heartbeat_timeout_ms) for row in live), now_ms)
+        rows = {(name, *key): live for name, group in state.groups.items() for key, live in group.live.items()}
+        counted = census(rows, now_ms)
         event = (
             to_end(self.switch, counted, state.preserved_ms, now_ms, ACTOR)
             if state.preserved_ms
