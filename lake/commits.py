@@ -18,7 +18,7 @@ import pyarrow.dataset as pds
 from deltalake.exceptions import TableNotFoundError
 
 from lake.delta import ddl
-from lake.delta.log import File, active, is_local, table_uri
+from lake.delta.log import File, active, decode_entry, is_local, table_uri
 from lake.delta.reader import CommitReader, FileIdentity, dataset
 from schemas.route_commit import CommandOutcome, RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE
@@ -60,13 +60,13 @@ def last_exact_commit(lake_dir: str | Path, files: Sequence[File] | None = None)
 def commits_between(
     lake_dir: str | Path, files: Sequence[File], *, first: int = 0, last: int = _ANY_EPOCH
 ) -> list[RouteCommit]:
-    """The commits of epochs first to last, in order, from those of the table's files that may hold them."""
-    return _commits(_rows(lake_dir, files, _COLUMNS, first, last))
+    """The commits of epochs first to last, in order."""
+    return _commits(commit_rows(lake_dir, files, _COLUMNS, first=first, last=last))
 
 
-def epoch_times(lake_dir: str | Path, files: Sequence[File], first: int) -> pa.Table:
-    """Columns epoch and eventTime of all commits from epoch ``first`` on, in order."""
-    return _rows(lake_dir, files, ["epoch", "eventTime"], first, _ANY_EPOCH).sort_by("epoch")
+def needs_from(exact: RouteCommit | None) -> int:
+    """The first log offset that a start asks for (`lake.write.seed`) whose `last_exact_commit` is this."""
+    return 1 if exact is None else exact.log_offset + 1
 
 
 def plain_commits(lake_dir: str | Path, files: Sequence[File]) -> list[RouteCommit]:
@@ -75,9 +75,19 @@ def plain_commits(lake_dir: str | Path, files: Sequence[File]) -> list[RouteComm
     return _commits(_dataset(lake_dir, files).to_table(columns=columns))
 
 
-def commit_rows(lake_dir: str | Path, files: Sequence[File], first: int, last: int) -> pa.Table:
-    """All columns of the commits of epochs first to last, in order."""
-    return _rows(lake_dir, files, list(ROUTE_COMMIT_TABLE.column_names), first, last).sort_by("epoch")
+def commit_rows(
+    lake_dir: str | Path,
+    files: Sequence[File],
+    columns: Sequence[str] = ROUTE_COMMIT_TABLE.column_names,
+    *,
+    first: int = 0,
+    last: int = _ANY_EPOCH,
+) -> pa.Table:
+    """Columns of the commits of epochs first to last, in order, from those of the table's files that may hold them."""
+    wanted = [file for file in files if (epochs := epochs_in(file))[1] >= first and epochs[0] <= last]
+    epoch = pc.field("epoch")
+    in_range = (epoch >= first) & (epoch <= last)
+    return _dataset(lake_dir, wanted).to_table(columns=list(columns), filter=in_range).sort_by("epoch")
 
 
 class OpenedTail(NamedTuple):
@@ -124,7 +134,7 @@ class CommitTail:
             return None
         newest = last_commit(self._lake_dir, files)
         self._epoch = 0 if newest is None else newest.epoch
-        self._reached(version)
+        self._reached(version, self._log.identity(version))
         return OpenedTail(files, newest)
 
     def close(self) -> None:
@@ -156,18 +166,19 @@ class CommitTail:
     def _read(self, limit: int) -> list[RouteCommit] | None:
         found: list[RouteCommit] = []
         while self._version is not None and len(found) < limit:
-            if not self._log.exists(self._version + 1):
+            entry = self._log.find(self._version + 1)
+            if entry is None:
                 return found
             # In a store that is a request, which `has_moved` makes now and then.
             if is_local(self._lake_dir) and not self.is_same_table():
                 return None
-            rows = self._log.appended(self._version + 1)
+            rows = self._log.added(decode_entry(entry.text))
             for commit in [] if rows is None else _commits(rows):
                 if commit.epoch != self._epoch + 1:
                     return None
                 self._epoch = commit.epoch
                 found.append(commit)
-            self._reached(self._version + 1)
+            self._reached(self._version + 1, entry.identity)
         return None if self._version is None else found
 
     def is_same_table(self) -> bool:
@@ -188,9 +199,8 @@ class CommitTail:
             return not self.is_same_table()
         return self._log.mtime_ns() != self._log_mtime_ns
 
-    def _reached(self, version: int) -> None:
-        self._version, self._log_mtime_ns = version, self._log.mtime_ns()
-        self._identity = self._log.identity_as_read(version)
+    def _reached(self, version: int, identity: FileIdentity | None) -> None:
+        self._version, self._identity, self._log_mtime_ns = version, identity, self._log.mtime_ns()
 
 
 def _newest_files(lake_dir: str | Path) -> Sequence[File]:
@@ -199,12 +209,6 @@ def _newest_files(lake_dir: str | Path) -> Sequence[File]:
 
 def _dataset(lake_dir: str | Path, files: Sequence[File]) -> pds.Dataset:
     return dataset(str(lake_dir), ROUTE_COMMIT_TABLE, files)
-
-
-def _rows(lake_dir: str | Path, files: Sequence[File], columns: list[str], first: int, last: int) -> pa.Table:
-    wanted = [file for file in files if (epochs := epochs_in(file))[1] >= first and epochs[0] <= last]
-    epoch = pc.field("epoch")
-    return _dataset(lake_dir, wanted).to_table(columns=columns, filter=(epoch >= first) & (epoch <= last))
 
 
 def epochs_in(file: File) -> tuple[int, int]:

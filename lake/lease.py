@@ -112,9 +112,8 @@ class Lease:
             SetupError: Something else stands in its place.
             OSError: As ``from_another`` does; the lease is not taken.
         """
-        try:
-            found = self._store.get_tagged(LEASE_FILE)
-        except FileNotFoundError:
+        found = self._store.find(LEASE_FILE)
+        if found is None:
             return self._take(LeaseRecord("", 0), None, from_another)
         record = _record_of(found, self._store.url)
         if not record.released and record.holder != self._holder and not self._has_ended(found.tag):
@@ -190,7 +189,7 @@ class Lease:
         self._is_lost = True
         try:
             found = self._store.find(LEASE_FILE)
-            holder = "nobody" if found is None else _record_of(Tagged(found, self._tag), self._store.url).holder
+            holder = "nobody" if found is None else _record_of(found, self._store.url).holder
         except (OSError, SetupError):  # whose it is is for people alone
             holder = "another fold"
         self._on_lost(f"the lease of {self._store.url} is held by {holder} now")

@@ -30,6 +30,7 @@ from lake.delta.log import (
     checkpoint_name,
     decode_last_checkpoint,
     entry_name,
+    log_versions,
 )
 from lake.store import PART, Store, Tagged
 from schemas.errors import SetupError, one_line
@@ -210,10 +211,9 @@ class LocalReplica:
         """The newest checkpoint up to a version; -1 where the log is to be read from its beginning."""
         for first in (max(0, version - _LOOK_BACK), 0):
             listed = self.store.listed(f"{name}/{LOG_FOLDER}", f"{name}/{entry_name(first)}")
-            names = (found.path.rpartition("/")[2] for found in listed)
-            found = [int(file[:20]) for file in names if file.endswith(".checkpoint.parquet") and file[:20].isdigit()]
+            found = log_versions(one.path.rpartition("/")[2] for one in listed).checkpoints
             if before := [one for one in found if one <= version]:
-                return max(before)
+                return before[-1]
         return -1
 
     def follow_log(self, name: str) -> None:
@@ -258,11 +258,11 @@ class LocalReplica:
     def _know(self, path: str) -> bytes | None:
         """Read an object of the store and remember its tag. From now on only this version is replaced."""
         self.known.pop(path, None)
-        try:
-            self.known[path] = self.store.get_tagged(path)
-        except FileNotFoundError:
+        found = self.store.find(path)
+        if found is None:
             return None
-        return self.known[path].data
+        self.known[path] = found
+        return found.data
 
 
 def _has_size(file: Path, size_bytes: int) -> bool:

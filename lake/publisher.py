@@ -333,7 +333,7 @@ class Publisher:
     def _publish_rest(self) -> None:
         try:
             self._publish(_INTERVALS)  # which never run ahead of the epochs
-            self._publish_marker()  # after the tables, so that a lake with the marker has every one of them
+            self._replace_file(LAKE_FILE)  # after the tables, so that a lake with the marker has every one of them
             self._publish_checkpoints()
             self._publish_reports()
         except TakenError as error:
@@ -378,11 +378,8 @@ class Publisher:
 
     def _was_put(self, path: str) -> bool:
         """Return True if this writer put the object that is in the way. Raises StoreError."""
-        try:
-            there = self.store.get_tagged(path)
-        except FileNotFoundError:
-            return False
-        if there.data not in self._in_doubt.pop(path, ()):
+        there = self.store.find(path)
+        if there is None or there.data not in self._in_doubt.pop(path, ()):
             return False
         self.copy.known[path] = there
         return True
@@ -398,9 +395,10 @@ class Publisher:
     def _have(self, commit: Commit) -> None:
         self.copy.versions[commit.table] = commit.version
 
-    def _publish_marker(self) -> None:
+    def _replace_file(self, path: str) -> None:
+        """`_replace` by a file of the copy, if it is there."""
         with suppress(FileNotFoundError):
-            self._replace(LAKE_FILE, (self.copy.folder / LAKE_FILE).read_bytes())
+            self._replace(path, (self.copy.folder / path).read_bytes())
 
     def _publish_checkpoints(self) -> None:
         for name in self.copy.versions:
@@ -413,7 +411,7 @@ class Publisher:
                 continue
             file = checkpoint_name(last.version)
             self.store.put(f"{name}/{file}", self.copy.folder / name / file)
-            self._replace(f"{name}/{LAST_CHECKPOINT}", (self.copy.folder / name / LAST_CHECKPOINT).read_bytes())
+            self._replace_file(f"{name}/{LAST_CHECKPOINT}")
             self.copy.checkpoints[name] = last.version
 
     def _publish_reports(self) -> None:
@@ -421,5 +419,4 @@ class Publisher:
             return
         self._reported_s = time.monotonic()
         for name in (FOLD_STATUS_FILE, FOLD_FAILURE_FILE):
-            with suppress(FileNotFoundError):
-                self._replace(name, (self.copy.folder / name).read_bytes())
+            self._replace_file(name)

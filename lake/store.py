@@ -149,22 +149,21 @@ class Store:
 
     def get(self, path: str) -> bytes:
         """A whole object. Raises FileNotFoundError, StoreError."""
-        return self.get_tagged(path).data
+        return self._get(path).data
 
-    def get_tagged(self, path: str) -> Tagged:
-        """A whole object and its tag. Raises FileNotFoundError, StoreError."""
+    def find(self, path: str) -> Tagged | None:
+        """A whole object and its tag; None where there is none. Raises StoreError."""
+        try:
+            return self._get(path)
+        except FileNotFoundError:
+            return None
+
+    def _get(self, path: str) -> Tagged:
         import obstore
 
         with self._errors("GET", path):
             found = obstore.get(self._store, path)
             return Tagged(bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"]))
-
-    def find(self, path: str) -> bytes | None:
-        """A whole object; None where there is none. Raises StoreError."""
-        try:
-            return self.get(path)
-        except FileNotFoundError:
-            return None
 
     def fetch(self, path: str, target: Path) -> None:
         """Write an object to a file, which is whole or not there. Raises FileNotFoundError, StoreError, OSError."""
@@ -205,7 +204,7 @@ class Store:
                     done = obstore.put(self._store, path, data, mode="create")
                 return Tag(done["e_tag"], done["version"])
             except (AlreadyExistsError, PreconditionError):
-                there = self._find_tagged(path)
+                there = self.find(path)
             if there is not None and there.data == data:
                 return there.tag
             if there is not None:
@@ -233,7 +232,7 @@ class Store:
                 done = obstore.put(self._store, path, data, mode=known)
             return Tag(done["e_tag"], done["version"])
         except (AlreadyExistsError, PreconditionError, FileNotFoundError):
-            there = self._find_tagged(path)
+            there = self.find(path)
         if there is not None and there.data == data:
             return there.tag  # the first try did it, and its answer was lost
         raise TakenError(f"{self.url}/{path}")
@@ -261,12 +260,6 @@ class Store:
         for one in started:
             one.exception()
         return [one.result() for one in started]
-
-    def _find_tagged(self, path: str) -> Tagged | None:
-        try:
-            return self.get_tagged(path)
-        except FileNotFoundError:
-            return None
 
     @contextmanager
     def _errors(self, what: str, path: str) -> Iterator[None]:
@@ -342,9 +335,9 @@ def probe(store: Store) -> None:
     """
     path = f".probe-{uuid.uuid4().hex}"
     try:
-        store.put_new(path, b"1")
+        tag = store.put_new(path, b"1")
         try:
-            with_condition = _is_refused(store, path)
+            with_condition = _is_refused(store, path, tag)
         finally:
             store.delete([path])
     except (FileNotFoundError, StoreRefusedError) as error:
@@ -362,9 +355,8 @@ def probe(store: Store) -> None:
         )
 
 
-def _is_refused(store: Store, path: str) -> bool:
-    """Return True if the store checks both conditions; an object with the bytes ``1`` is at ``path``."""
-    tag = store.get_tagged(path).tag
+def _is_refused(store: Store, path: str, tag: Tag) -> bool:
+    """Return True if the store checks both conditions; an object with the bytes ``1`` and this tag is at ``path``."""
     try:
         store.put_new(path, b"2")
     except TakenError:

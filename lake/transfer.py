@@ -41,7 +41,7 @@ def get(store: Store, lake_dir: Path) -> None:
     if marker is None:
         raise SetupError(f"there is no lake at {store.url}: it has no {LAKE_FILE}.")
     lake_dir.mkdir(parents=True, exist_ok=True)
-    (lake_dir / LAKE_FILE).write_bytes(marker)
+    (lake_dir / LAKE_FILE).write_bytes(marker.data)
     check_format(lake_dir)
     _get_table(store, lake_dir, _COMMITS)  # first: the others then have every version that it names
     for name in _OTHERS:
@@ -58,7 +58,7 @@ def _get_table(store: Store, lake_dir: Path, name: str) -> None:
 
     store.side_by_side(fetch, [path for path in paths if path != f"{name}/{LAST_CHECKPOINT}"])
     if pointer is not None:
-        (lake_dir / name / LAST_CHECKPOINT).write_bytes(pointer)
+        (lake_dir / name / LAST_CHECKPOINT).write_bytes(pointer.data)
 
 
 def put(lake_dir: Path, store: Store) -> None:

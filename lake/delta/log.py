@@ -66,10 +66,26 @@ def checkpoint_name(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020d}.checkpoint.parquet"
 
 
-def entry_versions(table: Path) -> list[int]:
-    """Versions that have an entry, in order. Raises OSError."""
-    names = (path.name for path in (table / LOG_FOLDER).iterdir())
-    return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+class LogVersions(NamedTuple):
+    """Versions that have an entry, and those that have a checkpoint of one file, each in order."""
+
+    entries: list[int]
+    checkpoints: list[int]
+
+
+def log_versions(names: Iterable[str]) -> LogVersions:
+    """The versions that a log has, by the names of its files."""
+    found: dict[str, list[int]] = {"json": [], "checkpoint.parquet": []}
+    for name in names:
+        number, _, kind = name.partition(".")
+        if number.isdigit() and kind in found:
+            found[kind].append(int(number))
+    return LogVersions(*map(sorted, found.values()))
+
+
+def versions_of(table: Path) -> LogVersions:
+    """The versions that a table's log has. Raises OSError."""
+    return log_versions(path.name for path in (table / LOG_FOLDER).iterdir())
 
 
 # --- entries ---
@@ -424,7 +440,7 @@ def check_names(table: Path) -> None:
     if checkpoint >= 0:
         (table / checkpoint_name(checkpoint)).stat()
     try:
-        versions = entry_versions(table)
+        versions = versions_of(table).entries
     except FileNotFoundError:
         return  # there is no table yet
     for before, after in itertools.pairwise(versions):

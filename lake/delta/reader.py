@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ import pyarrow.dataset as pds
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
-from lake.delta.log import LOG_FOLDER, Entry, File, decode_entry, entry_name, is_local, table_uri
+from lake.delta.log import LOG_FOLDER, Entry, File, active, decode_entry, entry_name, is_local, table_uri
 from lake.delta.types import arrow_schema
 from lake.store import store_of
 from schemas.tables import Table
@@ -44,7 +44,14 @@ _MAX_AHEAD: Final = 200
 FileIdentity = tuple[int, int]
 """Modification time in nanoseconds and size of a commit's file: different if another file stands in its place.
 
-In a store: CRC of its text, and size."""
+In a store: CRC of its text, and size. Each commit has a time and an id, so another one in its place has others."""
+
+
+class ReadEntry(NamedTuple):
+    """An entry of a log as it was read."""
+
+    text: bytes
+    identity: FileIdentity
 
 
 def plain_text(part: pa.Table) -> pa.Table:
@@ -73,35 +80,28 @@ class CommitReader:
         self._codes = codes
         self._ahead: dict[str, bytes] = {}
         """Objects of a store that were read before they are asked for, and will be asked for once."""
-        self._read_identity: tuple[int, FileIdentity] | None = None
 
-    def exists(self, version: int) -> bool:
-        """Return True if a version has been committed and its log file still exists."""
-        if self._local is not None:
-            return (self._local / entry_name(version)).exists()
-        # The whole entry: the next question is what it says.
-        found = store_of(self._lake).find(self._path(entry_name(version)))
-        if found is not None:
-            self._ahead[entry_name(version)] = found
-            self._read_identity = (version, _identity_of(found))
-        return found is not None
-
-    def identity_as_read(self, version: int) -> FileIdentity | None:
-        """The same as `identity`, of the entry as `exists` has read it where it has: without another request."""
-        if self._read_identity is not None and self._read_identity[0] == version:
-            return self._read_identity[1]
-        return self.identity(version)
+    def find(self, version: int) -> ReadEntry | None:
+        """Read a version's entry; None if the version has not been committed, or its file does not exist any more."""
+        name = entry_name(version)
+        try:
+            if self._local is not None:
+                identity = _identity_of(self._local / name)
+                return ReadEntry((self._local / name).read_bytes(), identity)
+            text = store_of(self._lake).get(self._path(name))
+        except FileNotFoundError:
+            return None
+        return ReadEntry(text, (zlib.crc32(text), len(text)))
 
     def identity(self, version: int) -> FileIdentity | None:
         """Identity of a version's file; None if the file does not exist (any more)."""
         if self._local is None:
-            entry = store_of(self._lake).find(self._path(entry_name(version)))
-            return None if entry is None else _identity_of(entry)
+            found = self.find(version)
+            return None if found is None else found.identity
         try:
-            found = (self._local / entry_name(version)).stat()
+            return _identity_of(self._local / entry_name(version))
         except FileNotFoundError:
             return None
-        return found.st_mtime_ns, found.st_size
 
     def mtime_ns(self) -> int | None:
         """Modification time of the log's folder, which moves with every entry; None where there is no such thing.
@@ -118,7 +118,11 @@ class CommitReader:
             OSError: It, or its data, is not there.
             ValueError: It is torn.
         """
-        added = [file for file in self._entry(version).added if file.data_change]
+        return self.added(self._entry(version))
+
+    def added(self, entry: Entry) -> pa.Table | None:
+        """The same by the version's entry. Raises OSError."""
+        added = [file for file in entry.added if file.data_change]
         parts = [self._read(file, self._table.column_names) for file in added]
         return pa.concat_tables(parts) if parts else None
 
@@ -194,9 +198,9 @@ class CommitReader:
         return [unquote(file.path) for file in decode_entry(self._ahead[entry_name(version)]).changed]
 
 
-def _identity_of(text: bytes) -> FileIdentity:
-    """Each commit has a time and an id, so another one in its place has others."""
-    return zlib.crc32(text), len(text)
+def _identity_of(path: Path) -> FileIdentity:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def read_ahead(wanted: Sequence[tuple[CommitReader, range]]) -> None:
@@ -257,6 +261,11 @@ def dataset(lake_dir: str, table: Table, files: Sequence[File], codes: Sequence[
         for file in files
     ]
     return pds.FileSystemDataset(fragments, schema, layout, storage)
+
+
+def table_at(lake_dir: str, table: Table, version: int | None = None, codes: Sequence[str] = ()) -> pds.Dataset:
+    """The `dataset` of a table at a version, or at its newest. Raises as `lake.delta.log.active`."""
+    return dataset(lake_dir, table, active(table_uri(lake_dir, table), version).files, codes)
 
 
 def _partition(file: File, schema: pa.Schema) -> pc.Expression | None:

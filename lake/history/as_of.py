@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from lake.commits import CommitTail, OpenedTail, commits_between, epoch_times
+from lake.commits import CommitTail, OpenedTail, commit_rows, commits_between
 from lake.delta import query
 from lake.delta.log import DamagedTableError, File, active, table_uri
 from runtime.bounded import BoundedCache, K, T
@@ -160,7 +160,7 @@ class Epochs:
 
     def _read(self, files: Sequence[File], first: int) -> tuple[array[int], array[int]]:
         """Epochs from one on, and their event times in microseconds, in order."""
-        rows = epoch_times(self._lake_dir, files, first)
+        rows = commit_rows(self._lake_dir, files, ("epoch", "eventTime"), first=first)
         return _longs(rows["epoch"]), _longs(rows["eventTime"].cast(pa.int64()))
 
     def last_at(self, time: datetime) -> int:

@@ -24,8 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.delta.log import active, table_uri
-from lake.delta.reader import GONE, CommitReader, dataset, read_ahead
+from lake.delta.reader import GONE, CommitReader, read_ahead, table_at
 from nameserver.state_machine.state import HeardChannel, LiveInfo, LiveKey, RegisteredMapping
 from nameserver.view.model import BrokerRow, Changes, Row, TopicDelta
 from nameserver.view.snapshot import RouteView, no_pause
@@ -258,7 +257,7 @@ def load_changes(lake_dir: str, commit: RouteCommit) -> Changes:
         version = commit.versions.get(spec.name)
         if version is None:
             return None
-        return dataset(lake_dir, spec, active(table_uri(lake_dir, spec), version).files, _codes(spec)).to_table()
+        return table_at(lake_dir, spec, version, _codes(spec)).to_table()
 
     with ThreadPoolExecutor(_READERS, "view-load") as readers:
         rows = dict(zip(STATE_TABLES, readers.map(read, STATE_TABLES), strict=True))

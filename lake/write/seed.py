@@ -20,8 +20,8 @@ from deltalake.exceptions import DeltaError
 
 from eventlog.base import LOST_LOG, EventLog, lacks
 from lake.commits import last_commit, last_exact_commit, to_ms
-from lake.delta.log import DamagedTableError, active, table_uri
-from lake.delta.reader import dataset
+from lake.delta.log import DamagedTableError
+from lake.delta.reader import table_at
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows
 from nameserver.state_machine.state import RouteState
@@ -73,8 +73,7 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
     by_group: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     kv: list[dict[str, Any]] = []
     for table in STATE_TABLES:
-        files = active(table_uri(str(lake_dir), table), commit.versions[table.name]).files
-        rows = dataset(str(lake_dir), table, files).to_table().to_pylist()
+        rows = table_at(str(lake_dir), table, commit.versions[table.name]).to_table().to_pylist()
         if table is KV_CONFIG_TABLE:
             kv = rows
             continue

@@ -28,9 +28,9 @@ from lake.delta.log import (
     checkpoint_name,
     damage_of,
     entry_name,
-    entry_versions,
     read_entry,
     read_last_checkpoint,
+    versions_of,
 )
 from runtime.disk import sync_file_system, write_synced
 from schemas.errors import one_line
@@ -100,7 +100,7 @@ def whole_up_to(table: Path, synced: int) -> Whole:
         synced: The version up to which it is on the disk; -1 where that is not known.
     """
     try:
-        newest = max(entry_versions(table), default=-1)
+        newest = max(versions_of(table).entries, default=-1)
         if newest < synced:
             synced = -1  # the table was restored, or gone back with
         first = max(synced, _checkpoint(table, synced)) + 1
@@ -128,24 +128,37 @@ def whole_up_to(table: Path, synced: int) -> Whole:
     return Whole(max(entries, default=first - 1), damage)
 
 
-def unsynced_damage(lake_dir: Path) -> str | None:
-    """Damage in the part of a lake that was never synced, in words; None if there is none."""
-    versions = read_synced(lake_dir).versions
-    newest: dict[str, int] = {}
-    for table in ALL_TABLES:
-        if (lake_dir / table.name).is_dir():
-            newest[table.name], damage = whole_up_to(lake_dir / table.name, versions.get(table.name, -1))
-            if damage is not None:
-                return damage
-    if ROUTE_COMMIT_TABLE.name not in newest:
+def whole_tables(lake_dir: Path) -> dict[str, Whole]:
+    """The readable part of each table of a lake that is there, by name."""
+    synced = read_synced(lake_dir).versions
+    return {
+        table.name: whole_up_to(lake_dir / table.name, synced.get(table.name, -1))
+        for table in ALL_TABLES
+        if (lake_dir / table.name).is_dir()
+    }
+
+
+def unsynced_damage(lake_dir: Path, whole: Mapping[str, Whole] | None = None) -> str | None:
+    """Damage in the part of a lake that was never synced, in words; None if there is none.
+
+    Args:
+        lake_dir: The lake.
+        whole: Its `whole_tables`, if they are known.
+    """
+    whole = whole_tables(lake_dir) if whole is None else whole
+    for table in whole.values():
+        if table.damage is not None:
+            return table.damage
+    if ROUTE_COMMIT_TABLE.name not in whole:
         return None
     try:
         last = last_commit(lake_dir)
     except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException):
         return None  # what is older is damaged: whoever opens the tables says so
     for name, version in ({} if last is None else last.versions).items():
-        if newest.get(name, -1) < version:
-            return f"{lake_dir / name} is at version {newest.get(name, -1)}, and the last epoch needs version {version}"
+        newest = whole[name].version if name in whole else -1
+        if newest < version:
+            return f"{lake_dir / name} is at version {newest}, and the last epoch needs version {version}"
     return None
 
 

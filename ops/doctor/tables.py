@@ -7,7 +7,6 @@ removed longer ago than they are kept for.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from lake.delta.log import (
     read_checkpoint,
     read_entry,
     read_last_checkpoint,
+    versions_of,
 )
 from ops.doctor.findings import Finding, Kind
 from schemas.tables import Table
@@ -65,10 +65,7 @@ class TableOnDisk:
         self.path = path
         self.entries: dict[int, Entry] = {}
         self.torn: dict[int, str] = {}
-        names = {entry.name for entry in os.scandir(path / LOG_FOLDER)}
-        numbers = sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
-        suffix = ".checkpoint.parquet"
-        self.checkpoints = sorted(int(name[: -len(suffix)]) for name in names if name.endswith(suffix))
+        numbers, self.checkpoints = versions_of(path)
         for version in numbers:
             try:
                 self.entries[version] = read_entry(path / entry_name(version))

@@ -141,7 +141,7 @@ class ChainCheck:
     def _commits(self) -> Iterator[dict[str, Any]]:
         for first in range(0, self._last.epoch + 1, _EPOCHS_AT_A_TIME):
             last = min(first + _EPOCHS_AT_A_TIME - 1, self._last.epoch)
-            yield from commit_rows(self._lake_dir, self._files, first, last).to_pylist()
+            yield from commit_rows(self._lake_dir, self._files, first=first, last=last).to_pylist()
 
     def _change_digests(
         self, windows: ChangeWindows, see: Callable[[pa.Table], None]

@@ -25,10 +25,10 @@ class Unreadable(SteppingStore):
 
     fails = True
 
-    def get_tagged(self, path: str) -> Tagged:
+    def _get(self, path: str) -> Tagged:
         if self.fails and path != LEASE_FILE:
             raise StoreError(f"GET {path}: 503")
-        return super().get_tagged(path)
+        return super()._get(path)
 
 
 @pytest.fixture

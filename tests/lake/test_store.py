@@ -68,7 +68,7 @@ def test_only_what_was_read_is_replaced(store: Store) -> None:
         store.replace("one", b"3", first)
     with pytest.raises(TakenError):
         store.replace("none", b"3", first)
-    assert store.get_tagged("one") == (b"2", second)
+    assert store.find("one") == (b"2", second)
 
 
 def test_work_side_by_side_ends_before_an_error_is_raised(store: Store) -> None:

@@ -414,7 +414,7 @@ def _overwritten_commit(module: Any) -> None:
 
     def into_store(self: Any, path: str, data: Any) -> Any:
         self.put(path, data)
-        return self.get_tagged(path).tag
+        return self.find(path).tag
 
     module.Folder.put_new = into_folder
     module.Store.put_new = into_store

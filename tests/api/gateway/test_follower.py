@@ -377,7 +377,7 @@ def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.
         until(lambda: follower.errors == 1)
         assert follower.last_error == "ValueError: the caller's fault"
         with monkeypatch.context() as patch:
-            patch.setattr(reader.CommitReader, "exists", explode)
+            patch.setattr(reader.CommitReader, "find", explode)
             until(lambda: follower.last_error == "Panic: boom")
         writer.commit(row(3))
         until(lambda: calls == [1, 2, 3] and not follower.failing)
