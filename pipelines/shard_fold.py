@@ -29,7 +29,7 @@ from lake.write.arrow import (
 from lake.write.batch import ShardOutput
 from lake.write.rows import ShardProgress, live_rows, outcome_entry
 from lake.write.shard_files import HistoryFile, TopicFiles
-from lake.write.topic_rows import TopicParts
+from lake.write.topic_changes import TopicParts
 from nameserver.state_machine.changes import changes_of, command_of, is_audited, topic_changes
 from nameserver.state_machine.codec import Shard, decode_topics, encode_topics
 from nameserver.state_machine.replay import read_event
@@ -167,7 +167,8 @@ class ShardFold:
         self._start = dict(groups)
         self._state = replace(shard.state, groups=groups)
         self._outbox, self._history_file, self._topic_files = files
-        self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part), self._history_file)
+        self._few_topics: list[pa.Table] = []
+        self._topic_parts = TopicParts(self._few_topics.append, self._history_file)
         self._net = NetChanges()
         self._change_rows = ChangeRows()
         self._outcomes: list[dict[str, Any]] = []
@@ -220,7 +221,7 @@ class ShardFold:
         return self._shard
 
     def emit(self) -> Iterable[tuple[str, bytes]]:
-        """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, progress."""
+        """(kind, payload) rows for the driver: history, operations per table, liveness, outcomes, progress."""
         self._topic_parts.close()
         put = self._outbox.add
         if (history := self._history_file.close()) is not None:
@@ -246,8 +247,9 @@ class ShardFold:
         return self._outbox.rows()
 
     def _hand_on_changes(self) -> None:
-        if len(self._change_rows):
-            self._outbox.add("changes", to_ipc(self._change_rows.table()))
+        if self._few_topics or len(self._change_rows):
+            self._outbox.add("changes", to_ipc(pa.concat_tables([*self._few_topics, self._change_rows.table()])))
+            self._few_topics.clear()
             self._change_rows = ChangeRows()
 
     def _record(self, change: GroupChange | KvChange) -> None:

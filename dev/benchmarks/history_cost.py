@@ -42,7 +42,7 @@ class _NoDigest(EpochDigest):
     def add_changes(self, rows: pa.Table) -> pa.Table:
         return rows
 
-    def link(self, previous: str | None, commit: Mapping[str, Any], other: EpochDigest | None = None) -> str:
+    def link(self, previous: str, commit: Mapping[str, Any]) -> str:
         return ""
 
 

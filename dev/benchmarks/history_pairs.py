@@ -44,10 +44,8 @@ BEHIND: Final = "intervals behind, s"
 NO_HISTORY: Final = {
     "lake/write/hash_chain.py": """
 EpochDigest.add_changes = EpochDigest.add_quarantine = lambda self, rows: rows
-EpochDigest.link = lambda self, previous, commit, other=None: ""
-""",
-    "lake/write/topic_rows.py": """
-topic_digests = lambda blocks, *columns, plain: []
+EpochDigest.link = lambda self, previous, commit: ""
+blocks = lambda rows: ()
 """,
     **NO_INTERVALS,
 }

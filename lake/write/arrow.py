@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Row changes as Arrow tables: what the Spark workers hand to the writer.
 
-Changes of topicQueueTable, of which there may be millions, take a shorter way (topic_rows.py). The others have three
-shapes: *operations* on a state table (its columns plus ``op``: i insert, u update, d delete), rows of
+Changes of topicQueueTable, of which there may be millions, are made by columns (topic_changes.py). The others have
+three shapes: *operations* on a state table (its columns plus ``op``: i insert, u update, d delete), rows of
 routeChangeTable (without ``epoch``, which the writer knows), and quarantined records.
 """
 
@@ -37,6 +37,15 @@ _json = msgspec.json.Encoder()
 
 
 CHANGE_SCHEMA: Final = arrow_schema(ROUTE_CHANGE_TABLE, without=("epoch",))
+CODED_CHANGE_SCHEMA: Final = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), pa.string()))
+        if field.type == pa.string() and field.name not in ("topic", "key")
+        else field
+        for field in CHANGE_SCHEMA
+    ]
+)
+"""The same with dictionaries for all texts of which many rows have the same one."""
 QUARANTINE_SCHEMA: Final = arrow_schema(QUARANTINE_TABLE)
 
 
@@ -94,7 +103,7 @@ class Cause(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangeRows:
-    """Rows of routeChangeTable, collected column by column. Those of topicQueueTable come by `topic_rows` instead.
+    """Rows of routeChangeTable, collected column by column. Those of topicQueueTable come by `topic_changes` instead.
 
     Attributes:
         text_bytes: characters of JSON so far, of which nearly all of its memory is.

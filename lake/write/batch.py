@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,6 @@ from lake.write.arrow import command_rows, from_ipc
 from lake.write.hash_chain import EpochDigest
 from lake.write.rows import ShardProgress
 from lake.write.shard_files import WrittenHistory
-from lake.write.topic_rows import read_part
 from schemas.outcomes import APPLIED
 
 INLINE_BYTES: Final = 256 * 1024
@@ -93,16 +93,8 @@ class ShardOutput:
             yield SPOOLED, msgspec.msgpack.encode(self._spooled)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
-    """A part as the driver gets it."""
-
-    kind: str
-    read: Read
-
-
-def unpack(rows: Iterable[tuple[str, bytes]], opened: list[Path]) -> Iterator[OutputPart]:
-    """The parts that `ShardOutput.rows` told of, in order.
+def unpack(rows: Iterable[tuple[str, bytes]], opened: list[Path]) -> Iterator[tuple[str, Read]]:
+    """The parts that `ShardOutput.rows` told of, in order: the kind of each, and how it is read.
 
     Args:
         rows: of all shards.
@@ -110,32 +102,21 @@ def unpack(rows: Iterable[tuple[str, bytes]], opened: list[Path]) -> Iterator[Ou
     """
     for kind, payload in rows:
         if kind != SPOOLED:
-            yield OutputPart(kind, lambda payload=payload: payload)  # type: ignore[misc]
+            yield kind, partial(bytes, payload)
             continue
         spooled = msgspec.msgpack.decode(payload, type=_Spooled)
         path = Path(spooled.path)
         opened.append(path)
         at = 0
         for part_kind, size in spooled.parts:
-            yield OutputPart(part_kind, _reader(path, at, size))
+            yield part_kind, partial(_read, path, at, size)
             at += size
 
 
-def remove(files: list[Path]) -> None:
-    """Let go of files whose parts have been read."""
-    for path in files:
-        with suppress(OSError):
-            path.unlink()
-    files.clear()
-
-
-def _reader(path: Path, at: int, size: int) -> Read:
-    def read() -> bytes:
-        with path.open("rb") as file:
-            file.seek(at)
-            return file.read(size)
-
-    return read
+def _read(path: Path, at: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(at)
+        return file.read(size)
 
 
 @dataclass(slots=True)
@@ -144,12 +125,11 @@ class Batch:
 
     What shards have written into data files is in ``histories`` and ``partitions`` alone. ``partitions`` are
     of topicQueueTable, ``operations`` of the other state tables. Rows of routeChangeTable that are in no file are in
-    ``topics`` and ``changes``.
+    ``changes``.
     """
 
     histories: list[WrittenHistory] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
-    topics: list[Read] = field(default_factory=list)
     operations: dict[str, list[pa.Table]] = field(default_factory=dict)
     live: list[pa.Table] = field(default_factory=list)
     changes: list[Read] = field(default_factory=list)
@@ -168,46 +148,47 @@ class Batch:
         batch = cls()
         by_offset: dict[int, dict[str, Any]] = {}
         quarantined: set[int] = set()
-        for part in unpack(rows, batch.files):
-            batch._take(part, by_offset, quarantined)
+        for kind, read in unpack(rows, batch.files):
+            batch._take(kind, read, by_offset, quarantined)
         batch.outcomes = [by_offset[offset] for offset in sorted(by_offset)]
         if len(batch.quarantine) > 1:
             batch.quarantine = [pa.concat_tables(batch.quarantine).sort_by("offset")]
         return batch
 
-    def _take(self, part: OutputPart, by_offset: dict[int, dict[str, Any]], quarantined: set[int]) -> None:
-        if part.kind == "topics":
-            self.topics.append(part.read)
-        elif part.kind == "changes":
-            self.changes.append(part.read)
-        elif part.kind == "history":
-            self.histories.append(msgspec.json.decode(part.read(), type=WrittenHistory))
+    def _take(self, kind: str, read: Read, by_offset: dict[int, dict[str, Any]], quarantined: set[int]) -> None:
+        if kind == "changes":
+            self.changes.append(read)
+        elif kind == "history":
+            self.histories.append(msgspec.json.decode(read(), type=WrittenHistory))
             self.files.append(Path(self.histories[-1].file.path))
-        elif part.kind == "partitions":
-            partitions = msgspec.json.decode(part.read(), type=list[Partition])
+        elif kind == "partitions":
+            partitions = msgspec.json.decode(read(), type=list[Partition])
             self.partitions += partitions
             self.files += (Path(file.path) for partition in partitions for file in partition.files)
-        elif part.kind.startswith("ops:"):
-            self.operations.setdefault(part.kind.removeprefix("ops:"), []).append(from_ipc(part.read()))
-        elif part.kind == "live":
-            self.live.append(from_ipc(part.read()))
-        elif part.kind == "quarantine":
-            table = from_ipc(part.read())
+        elif kind.startswith("ops:"):
+            self.operations.setdefault(kind.removeprefix("ops:"), []).append(from_ipc(read()))
+        elif kind == "live":
+            self.live.append(from_ipc(read()))
+        elif kind == "quarantine":
+            table = from_ipc(read())
             new = [offset not in quarantined for offset in table["offset"].to_pylist()]
             quarantined.update(table["offset"].to_pylist())
             if any(new):
                 self.quarantine.append(table.filter(pa.array(new)))
-        elif part.kind == "outcomes":
-            for entry in msgspec.json.decode(part.read()):
+        elif kind == "outcomes":
+            for entry in msgspec.json.decode(read()):
                 known = by_offset.setdefault(entry["offset"], entry)
                 if known is not entry and entry["outcome"] == APPLIED:
                     known["outcome"] = APPLIED
         else:
-            self.progress.append(msgspec.json.decode(part.read(), type=ShardProgress))
+            self.progress.append(msgspec.json.decode(read(), type=ShardProgress))
 
     def close(self) -> None:
         """Remove the shards' files, once everything is written."""
-        remove(self.files)
+        for path in self.files:
+            with suppress(OSError):
+                path.unlink()
+        self.files.clear()
 
     @property
     def is_empty(self) -> bool:
@@ -217,21 +198,17 @@ class Batch:
     @property
     def has_history(self) -> bool:
         """Return True if there are rows for routeChangeTable, in files or from `history`."""
-        return bool(self.histories or self.topics or self.changes or self.outcomes)
+        return bool(self.histories or self.changes or self.outcomes)
 
     def history(self, digest: EpochDigest | None = None) -> Iterator[pa.Table]:
         """Rows of routeChangeTable without ``epoch``, part by part, each made when it is asked for.
 
         Args:
-            digest: is given what they and those in files add to the chain; for topics the shards have made it.
+            digest: is given what they and those in files add to the chain; for those in files the shards have made it.
         """
         digest = digest or EpochDigest()
         for written in self.histories:
             digest.add_digests(written.digests)
-        for read in self.topics:
-            rows, digests = read_part(read())
-            digest.add_digests(digests)
-            yield rows
         for read in self.changes:
             yield digest.add_changes(from_ipc(read()))
         if self.outcomes:

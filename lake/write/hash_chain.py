@@ -12,7 +12,7 @@ therefore never holds more than a part.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -37,7 +37,7 @@ class Block(NamedTuple):
 
 
 class EpochDigest:
-    """Collects the digests of one epoch's rows; `link` makes the chain's next one."""
+    """Collects the digests of one epoch's rows, from any threads; `link` makes the chain's next one."""
 
     def __init__(self) -> None:
         self._digests: list[str] = []
@@ -48,34 +48,29 @@ class EpochDigest:
         Returns:
             The same rows: for who hands them on.
         """
-        self._digests += [block.digest for block in blocks(rows)]
+        self._digests.extend(block.digest for block in blocks(rows))
         return rows
 
     def add_digests(self, digests: Iterable[str]) -> None:
         """Take blocks of the epoch's by their digests, in hex."""
-        self._digests += digests
-
-    def add_block(self, block: Block) -> None:
-        """Take a block of the epoch's."""
-        self._digests.append(block.digest)
+        self._digests.extend(digests)
 
     def add_quarantine(self, rows: pa.Table) -> pa.Table:
         """Take rows of quarantineTable, in any order, and return them. Each is a block of its own."""
         lines = field_lines(rows, QUARANTINE_TABLE.column_names)
-        self._digests += [hashlib.sha256(line.as_buffer()).hexdigest() for line in lines]
+        self._digests.extend(hashlib.sha256(line.as_buffer()).hexdigest() for line in lines)
         return rows
 
-    def link(self, previous: str, commit: Mapping[str, Any], other: EpochDigest | None = None) -> str:
+    def link(self, previous: str, commit: Mapping[str, Any]) -> str:
         """The digest that stands in column ``chain``.
 
         Args:
             previous: that of the epoch before; empty for the first epoch.
             commit: the row of routeCommitTable, as Arrow gives it; times may be in microseconds.
-            other: has the rest of the epoch's rows.
         """
         digest = hashlib.sha256(previous.encode())
         digest.update("".join(field(commit[name]) for name in _COMMIT_COLUMNS).encode())
-        digest.update("".join(sorted([*self._digests, *(other._digests if other else ())])).encode())
+        digest.update("".join(sorted(self._digests)).encode())
         return digest.hexdigest()
 
 
@@ -107,19 +102,28 @@ def field_lines(rows: pa.Table, columns: tuple[str, ...]) -> pa.StringArray:
     """For each row, the fields of some columns one after the other."""
     parts: list[Any] = []
     for name in columns:
-        values = _text(rows[name])
-        parts += [pc.fill_null(pc.binary_length(values).cast(pa.string()), "-"), ":", values]
-    lines = pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
-    return lines.combine_chunks() if isinstance(lines, pa.ChunkedArray) else lines
+        values = rows[name].combine_chunks()
+        if pa.types.is_dictionary(values.type):
+            parts.append(_decoded(values, field))
+        else:
+            texts = _text(values)
+            lengths = pc.binary_length(texts).dictionary_encode()
+            parts += [_decoded(lengths, lambda length: "-:" if length is None else f"{length}:"), texts]
+    return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
 
 
-def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decoded(values: pa.DictionaryArray, decode: Callable[[Any], str]) -> pa.StringArray:
+    """Texts, each made once, at the places of the values that they are made of."""
+    texts = pa.array([*map(decode, values.dictionary.to_pylist()), decode(None)], pa.string())
+    return texts.take(values.indices.fill_null(len(texts) - 1))
+
+
+def _text(values: pa.Array) -> pa.StringArray:
     """Numbers in decimal, times in microseconds since 1970, bytes in hex."""
     if pa.types.is_timestamp(values.type):
         return values.cast(pa.int64()).cast(pa.string())
     if pa.types.is_binary(values.type):
-        texts = [None if value is None else value.hex() for value in values.to_pylist()]
-        return pa.chunked_array([texts], pa.string())
+        return pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
     return values.cast(pa.string())
 
 
@@ -140,6 +144,8 @@ def _starts(rows: pa.Table) -> list[int]:
     differs: Any = None
     for name in (_EPOCH, *HEAD) if _EPOCH in rows.column_names else HEAD:
         column = rows[name].combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.indices
         before, here = column[:-1], column[1:]
         other = pc.or_(pc.fill_null(pc.not_equal(before, here), False), pc.xor(pc.is_null(before), pc.is_null(here)))
         differs = other if differs is None else pc.or_(differs, other)

@@ -31,7 +31,7 @@ from lake.delta.data_file import (
     write_data_file,
 )
 from lake.delta.types import arrow_schema
-from lake.write.topic_columns import HISTORY_SCHEMA
+from lake.write.arrow import CODED_CHANGE_SCHEMA
 from nameserver.state_machine.changes import TopicChanges, topic_changes
 from nameserver.state_machine.state import BrokerGroup
 from schemas.broker import QueueRow
@@ -41,7 +41,7 @@ ROWS_WORTH_A_FILE: Final = 500
 """Fewer go to the driver, which writes what all shards have few of into one file."""
 
 _EPOCH: Final = pa.field("epoch", pa.int64(), nullable=False)
-_SCHEMA: Final = pa.schema([_EPOCH, *HISTORY_SCHEMA])
+_SCHEMA: Final = pa.schema([_EPOCH, *CODED_CHANGE_SCHEMA])
 _PLAIN: Final = (NO_TWO_ALIKE[ROUTE_CHANGE_TABLE.name], "topic")
 
 
@@ -51,7 +51,7 @@ class WrittenHistory(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         epoch: of its rows.
         file: where they are.
-        digests: of them, for the chain (`lake.write.topic_rows`).
+        digests: of them, for the chain (`lake.write.hash_chain`).
     """
 
     epoch: int
@@ -78,7 +78,7 @@ class HistoryFile:
         return self._writer is not None or count >= ROWS_WORTH_A_FILE
 
     def add(self, rows: pa.Table, digests: Sequence[str]) -> None:
-        """Append a part in `HISTORY_SCHEMA`. Raises OSError."""
+        """Append a part in `CODED_CHANGE_SCHEMA`. Raises OSError."""
         if self._writer is None:
             self._writer = DataFileWriter(self._folder, _SCHEMA, _PLAIN)
         self._writer.write(with_epoch(rows, self._epoch))

@@ -52,16 +52,14 @@ from lake.delta.data_file import (
     Partition,
 )
 from lake.delta.ddl import open_lake
-from lake.delta.log import active, table_uri
-from lake.delta.reader import dataset
+from lake.delta.reader import table_at
 from lake.delta.types import arrow_schema
-from lake.write.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
+from lake.write.arrow import CODED_CHANGE_SCHEMA, DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from lake.write.batch import Batch
 from lake.write.hash_chain import EpochDigest, in_blocks
 from lake.write.partition import shard_keys
 from lake.write.shard_files import HistoryFile, with_epoch
 from lake.write.staging import NO_HOOKS, StagedTable, append_files, change_partitions, stage
-from lake.write.topic_columns import HISTORY_SCHEMA
 from nameserver.state_machine.step import PRESERVED
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from runtime.disk import at_start
@@ -179,16 +177,16 @@ class LakeWriter:
         if written_live:
             live = self._live_operations(written_live)
             steps.append(partial(self._apply, BROKER_LIVE_TABLE, [live], transaction))
-        digest, quarantine_digest = EpochDigest(), EpochDigest()  # each filled by the thread that writes its table
+        digest = EpochDigest()
         if self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
             digest.add_changes(in_blocks(self._written(ROUTE_CHANGE_TABLE, pc.field("epoch") == epoch)))
         elif batch.has_history:
             steps.append(partial(self._append_history, batch, epoch, digest, transaction))
         if self._has(QUARANTINE_TABLE, query_id, batch_id):
             since = pc.field("offset") > self._committed_offset
-            quarantine_digest.add_quarantine(self._written(QUARANTINE_TABLE, since))
+            digest.add_quarantine(self._written(QUARANTINE_TABLE, since))
         elif batch.quarantine:
-            quarantine = map(quarantine_digest.add_quarantine, batch.quarantine)
+            quarantine = map(digest.add_quarantine, batch.quarantine)
             steps.append(partial(self._append, QUARANTINE_TABLE, quarantine, transaction))
         self._do(steps)
         for key in written_live:
@@ -215,7 +213,7 @@ class LakeWriter:
             "rulesVersion": STATE_MACHINE_VERSION,
             "preserveTime": self._preserved_ms * 1000 if self._preserved_ms else None,
         }
-        row[CHAIN] = chain = digest.link(self._chain, row, quarantine_digest)
+        row[CHAIN] = chain = digest.link(self._chain, row)
         self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], transaction)
         self.epoch, self._chain, self._committed_offset = epoch, chain, self._offset
         return Epoch(epoch, self._offset, versions)
@@ -267,8 +265,7 @@ class LakeWriter:
 
     def _written(self, table: Table, wanted: pc.Expression) -> pa.Table:
         """Rows that an earlier try of this batch has already written."""
-        files = active(table_uri(str(self.lake_dir), table)).files
-        return dataset(str(self.lake_dir), table, files).to_table(filter=wanted)
+        return table_at(str(self.lake_dir), table).to_table(filter=wanted)
 
     def _has(self, table: Table, query_id: str, batch_id: int) -> bool:
         """Return True if a table already has its part of a batch."""
@@ -323,7 +320,7 @@ class LakeWriter:
         staged = self.tables[ROUTE_CHANGE_TABLE.name]
         rest = HistoryFile(staged.staging, epoch)
         for rows in rows_of_driver:
-            rest.add(rows.cast(HISTORY_SCHEMA), ())
+            rest.add(rows.cast(CODED_CHANGE_SCHEMA), ())
         files = [written.file for written in (*batch.histories, rest.close()) if written is not None]
         append_files(staged, [({}, file) for file in files], transaction)
 

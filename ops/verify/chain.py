@@ -157,7 +157,7 @@ class ChainCheck:
                     if epoch >= 0:
                         yield epoch, digest
                     epoch, digest = of, EpochDigest()
-                digest.add_block(block)
+                digest.add_digests([block.digest])
         if epoch >= 0:
             yield epoch, digest
 

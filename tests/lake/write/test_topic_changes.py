@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -14,15 +15,17 @@ from dev.support import events as make
 from dev.support.generated_logs import written
 from dev.support.microbatches import Query
 from dev.support.naive import all_changes_of
+from lake.delta.types import arrow_schema
 from lake.write.arrow import CHANGE_SCHEMA, Cause, ChangeRows
 from lake.write.batch import Batch
-from lake.write.hash_chain import blocks
+from lake.write.hash_chain import blocks, in_blocks
 from lake.write.shard_files import HistoryFile
-from lake.write.topic_rows import TopicParts, read_part
+from lake.write.topic_changes import TopicParts
 from nameserver.state_machine.changes import topic_changes
 from nameserver.state_machine.state import At, BrokerGroup, TopicTable, each_row
 from nameserver.state_machine.step import GroupChange
 from schemas.broker import QueueRow
+from schemas.tables import ROUTE_CHANGE_TABLE
 
 Tables = dict[str, QueueRow]
 
@@ -33,11 +36,11 @@ tables: st.SearchStrategy[Tables] = st.dictionaries(names, st.sampled_from(ROWS)
 steps = st.lists(st.tuples(st.sampled_from(("b", 'o"dd\\', "ü")), tables), min_size=1, max_size=8)
 
 
-def told(history: list[tuple[str, Tables]], rows_per_part: int) -> tuple[list[tuple[pa.Table, list[str]]], ChangeRows]:
-    """The same steps of some groups both ways: parts with their digests, and rows one by one."""
-    payloads: list[bytes] = []
+def told(history: list[tuple[str, Tables]], rows_per_part: int) -> tuple[list[pa.Table], ChangeRows]:
+    """The same steps of some groups both ways: parts, and rows one by one."""
+    parts: list[pa.Table] = []
     file = HistoryFile(Path("/nonexistent"), 1)  # for parts that are larger
-    collected, rows = TopicParts(payloads.append, file, rows_per_part), ChangeRows()
+    collected, rows = TopicParts(parts.append, file, rows_per_part), ChangeRows()
     now: dict[str, BrokerGroup] = {}
     for offset, (name, table) in enumerate(history):
         before = now.get(name) or BrokerGroup(name)
@@ -48,7 +51,7 @@ def told(history: list[tuple[str, Tables]], rows_per_part: int) -> tuple[list[tu
             collected.add(moved, cause)
         rows.add(all_changes_of(GroupChange(before, after, At(offset, 0), None)), cause)
     collected.close()
-    return list(map(read_part, payloads)), rows
+    return parts, rows
 
 
 @given(history=steps, rows_per_part=st.sampled_from((1, 3, 1000)))
@@ -57,15 +60,18 @@ def told(history: list[tuple[str, Tables]], rows_per_part: int) -> tuple[list[tu
 @example(history=[("b", {'a",': ROWS[0], "b": ROWS[0]})], rows_per_part=1000)
 def test_by_columns_as_row_by_row(history: list[tuple[str, Tables]], rows_per_part: int) -> None:
     parts, rows = told(history, rows_per_part)
-    assert all(made.schema == CHANGE_SCHEMA for made, _ in parts)
+    assert all(made.schema == CHANGE_SCHEMA for made in parts)
     # To the letter and in the same order.
-    assert [row for made, _ in parts for row in made.to_pylist()] == rows.table().to_pylist()
-    assert [digests for _, digests in parts] == [[block.digest for block in blocks(made)] for made, _ in parts]
+    assert [row for made in parts for row in made.to_pylist()] == rows.table().to_pylist()
+    # Parts are cut between blocks.
+    assert [block.digest for made in parts for block in blocks(made)] == [
+        block.digest for block in blocks(rows.table())
+    ]
 
 
 @given(topic=names)
 def test_a_key_is_json(topic: str) -> None:
-    ((history, _),), _ = told([("b", {topic: ROWS[0]})], 10)
+    (history,), _ = told([("b", {topic: ROWS[0]})], 10)
     assert json.loads(history["key"][0].as_py()) == {"brokerName": "b", "topic": topic}
 
 
@@ -86,11 +92,17 @@ def test_no_value_is_large() -> None:
     batch.close()
 
 
-def test_digests_of_a_large_registration_are_those_of_its_rows() -> None:
-    """Of so many rows that they are made by columns, with names of other lengths and letters."""
-    for odd in ("", "ü☃", "\\"):
-        table = {f"topic-{'x' * (at % 40)}{odd}-{at}": ROWS[at % 3] for at in range(300)}
-        parts, _ = told([("b", table), ('o"dd\\', table), ("b", {})], 300)
-        digests = [block.digest for made, _ in parts for block in blocks(made)]
-        assert len(digests) == 3
-        assert [digest for _, digests in parts for digest in digests] == digests
+def test_digests_of_a_file_are_those_of_its_rows(tmp_path: Path) -> None:
+    """With names of other lengths and letters, and two causes of which one changes two groups."""
+    file = HistoryFile(tmp_path, 1)
+    parts = TopicParts(lambda part: None, file)
+    for at, (name, odd) in enumerate((("b", ""), ('o"dd\\', "ü☃"), ("b", "\\"))):
+        table = {f"topic-{'x' * (number % 40)}{odd}-{number}": ROWS[number % 3] for number in range(300)}
+        changes = topic_changes(BrokerGroup(name), BrokerGroup(name, topics=TopicTable(table)))
+        assert changes is not None
+        parts.add(changes, Cause(at // 2, 7, "REGISTER_BROKER", None))
+    parts.close()
+    written_file = file.close()
+    assert written_file is not None
+    rows = in_blocks(pq.read_table(written_file.file.path).cast(arrow_schema(ROUTE_CHANGE_TABLE)))
+    assert written_file.digests == [block.digest for block in blocks(rows)]
