@@ -93,6 +93,11 @@ class RouteCommit(msgspec.Struct, frozen=True):
         return 0 if self.preserve_time is None else to_us(self.preserve_time) // 1000
 
     @property
+    def is_exact(self) -> bool:
+        """Return True if brokerLiveTable lacks no heartbeat of this epoch."""
+        return self.liveness_offset == self.log_offset
+
+    @property
     def mark(self) -> EpochMark:
         """Its epoch, and eight digits that no other lake's epoch of that number has."""
         if not self.epoch:
