@@ -2,11 +2,10 @@
 """Proof that a lake is what happened: `./routelake history verify`.
 
 verify.py   the parts together, on one cut of the tables
-report.py   what was proved, refuted, and what could not be proved
+report.py   a proof in progress: what was proved, refuted, and what could not be proved
 chain.py    the chain of epochs
 balance.py  the state tables against the changes: what the changes add up to
 replay.py   the tables against a replay of the log
-base.py     where a replay begins
 causes.py   what a replay says of epochs whose digests do not hold
 rows.py     rows as routeChangeTable writes them
 """

@@ -19,9 +19,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.delta.reader import table_at
 from lake.write.windows import ChangeWindows
-from ops.verify.report import Progress, VerifyReport, shortened
-from ops.verify.rows import batches, named_differences, open_table, spelled, text_rows
+from ops.verify.report import Proof, VerifyReport, shortened
+from ops.verify.rows import batches, named_differences, spelled, text_rows
 from schemas.tables import STATE_TABLES, Table
 
 _GROUPS: Final = 4_096
@@ -35,13 +36,11 @@ class Balance:
     """The sums, of changes and of tables.
 
     Args:
-        lake_dir: directory of the lake.
-        versions: of the tables, by name.
+        proof: takes what was found.
     """
 
-    def __init__(self, lake_dir: str, versions: Mapping[str, int]) -> None:
-        self._lake_dir = lake_dir
-        self._versions = versions
+    def __init__(self, proof: Proof) -> None:
+        self._proof = proof
         self._sums = {table.name: [0] * _GROUPS for table in STATE_TABLES}
         self._strange: dict[str, int] = {}
 
@@ -60,12 +59,13 @@ class Balance:
             if before is not None:
                 sums[group] -= _digest(key, before)
 
-    def check(self, windows: ChangeWindows, report: VerifyReport, progress: Progress) -> None:
+    def check(self, windows: ChangeWindows) -> None:
         """Compare with the tables, once all changes were taken.
 
         Raises:
             DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.
         """
+        report = self._proof.report
         before = report.refutations
         for name, count in self._strange.items():
             report.refute(f"routeChangeTable: {count} rows are of a table {name!r}, which there is not, or have no key")
@@ -73,26 +73,30 @@ class Balance:
         wrong: dict[str, set[int]] = {}
         for table in STATE_TABLES:
             sums = self._sums[table.name]
-            for part in batches(open_table(self._lake_dir, table, self._versions[table.name])):
+            for part in self._parts(table):
                 for key, values in text_rows(table, part):
                     sums[_group(key)] -= _digest(key, values)
                 rows += part.num_rows
-                progress.at("rows of state tables", rows, rows)
+                self._proof.at("rows of state tables", rows, rows)
             if found := {group for group, total in enumerate(sums) if total}:
                 wrong[table.name] = found
         for table in STATE_TABLES:
             if table.name in wrong:
-                self._name(table, wrong[table.name], windows, report)
+                self._name(table, wrong[table.name], windows)
         if report.refutations == before:
             report.proved.append(
                 f"the {len(STATE_TABLES)} state tables ({rows:,} rows) are what the {windows.rows:,} changes add up to"
             )
 
-    def _name(self, table: Table, groups: set[int], windows: ChangeWindows, report: VerifyReport) -> None:
+    def _parts(self, table: Table) -> Iterator[pa.Table]:
+        return batches(table_at(self._proof.lake_dir, table, self._proof.last.versions[table.name]))
+
+    def _name(self, table: Table, groups: set[int], windows: ChangeWindows) -> None:
+        report = self._proof.report
         looked_at = set(sorted(groups)[:_NAMED_GROUPS])
         refuted = report.refutations
-        expected = self._expected(table, looked_at, windows, report)
-        for part in batches(open_table(self._lake_dir, table, self._versions[table.name])):
+        expected = self._expected(table, looked_at, windows)
+        for part in self._parts(table):
             for key, values in text_rows(table, part):
                 if _group(key) in looked_at:
                     _compare(table, key, values, expected, report)
@@ -104,9 +108,7 @@ class Balance:
         if len(groups) > len(looked_at):
             report.more_refuted += len(groups) - len(looked_at)
 
-    def _expected(
-        self, table: Table, groups: set[int], windows: ChangeWindows, report: VerifyReport
-    ) -> dict[str, _Last]:
+    def _expected(self, table: Table, groups: set[int], windows: ChangeWindows) -> dict[str, _Last]:
         """By key, what the last change has left."""
         last: dict[str, _Last] = {}
         for window in windows.read(_COLUMNS):
@@ -119,7 +121,7 @@ class Balance:
                 if row["before"] != was:
                     by = "nothing" if left is None else left.cause
                     for what in _said(row["before"], was):
-                        report.refute(
+                        self._proof.report.refute(
                             f"routeChangeTable, {cause}, {table.name}, {spelled(row['key'])}: before says {what} ({by})"
                         )
                 last[row["key"]] = _Last(row["after"], cause)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.base import LogRecord
+from lake.delta.reader import table_at
 from lake.write.arrow import CHANGE_SCHEMA, QUARANTINE_SCHEMA, Cause, ChangeRows, command_rows
 from lake.write.rows import outcome_entry
 from lake.write.windows import ChangeWindows
 from nameserver.state_machine.changes import RowChange, changes_of, command_of, is_audited, topic_changes
 from nameserver.state_machine.step import GroupChange, KvChange, Step
-from ops.verify.report import VerifyReport, shortened
-from ops.verify.rows import open_table
+from ops.verify.report import Proof, VerifyReport
 from schemas.events import AnyEvent
 from schemas.outcomes import APPLIED
 from schemas.route_commit import RouteCommit
@@ -74,7 +73,7 @@ class Causes:
             time_us = record.event_time_ms * 1000
             self._unread[epoch][record.offset] = (record.offset, time_us, record.key, error, record.payload)
 
-    def compare(self, lake_dir: Path, report: VerifyReport, *, since_offset: int) -> None:
+    def compare(self, proof: Proof, *, since_offset: int) -> None:
         """Name what is different, of the epochs that begin at a log offset or after.
 
         Raises:
@@ -90,15 +89,16 @@ class Causes:
             previous = before.get(commit.epoch)
             if (-1 if previous is None else previous.log_offset) + 1 < since_offset:
                 continue
-            self._compare(lake_dir, commit, previous, report)
+            self._compare(proof, commit, previous)
 
-    def _compare(self, lake_dir: Path, commit: RouteCommit, previous: RouteCommit | None, report: VerifyReport) -> None:
+    def _compare(self, proof: Proof, commit: RouteCommit, previous: RouteCommit | None) -> None:
+        report = proof.report
         known = report.refutations
-        windows = ChangeWindows(str(lake_dir), first=commit.epoch, last=commit.epoch)
+        windows = ChangeWindows(proof.lake_dir, first=commit.epoch, last=commit.epoch)
         stored = [row for rows in windows.read() for row in _tuples(rows, _CHANGES)]
         _name("routeChangeTable", _CHANGES, commit.epoch, stored, self._rows[commit.epoch], report)
         since_offset = -1 if previous is None else previous.log_offset
-        table = open_table(str(lake_dir), QUARANTINE_TABLE, None)
+        table = table_at(proof.lake_dir, QUARANTINE_TABLE)
         offset = pc.field("offset")
         unread = _tuples(table.to_table(filter=(offset > since_offset) & (offset <= commit.log_offset)), _UNREAD)
         _name("quarantineTable", _UNREAD, commit.epoch, unread, list(self._unread[commit.epoch].values()), report)
@@ -117,17 +117,14 @@ class Causes:
         actor = None if change.event is None else _json.encode(change.event.actor).decode()
         cause = Cause(change.at.offset, change.at.now_ms, command_of(change), actor)
         topics = None if isinstance(change, KvChange) else topic_changes(change.before, change.after)
-        rows = ChangeRows()
-        count = 0
+        made: list[RowChange] = []
         if topics is not None:
-            name = topics.broker_name
             made = [
-                RowChange(TOPIC_QUEUE_TABLE, (name, topic), before, after)
+                RowChange(TOPIC_QUEUE_TABLE, (topics.broker_name, topic), before, after)
                 for topic, before, after in zip(topics.topics, topics.before, topics.after, strict=True)
             ]
-            rows.add(made, cause)
-            count = len(made)
-        rows.add(list(changes_of(change)), cause, first_seq=count)
+        rows = ChangeRows()
+        rows.add([*made, *changes_of(change)], cause)
         return _tuples(rows.table(), _CHANGES)
 
 
@@ -158,14 +155,11 @@ def _name(
         where = f"{table}, epoch {epoch}, offset {row[names.index('offset')]}"
         if "seq" in names:
             where += f", seq {row[names.index('seq')]}"
-        if alike is None or _likeness(row, alike) * 2 < len(names):
-            report.refute(f"{where}: there is such a row; a replay has none")
-            continue
-        others.remove(alike)
-        for column, found, wanted in _columns(names, row, alike):
-            report.refute(
-                f"{where}: column {column} is {shortened(found)}, and by a replay of the log {shortened(wanted)}"
-            )
+        if alike is not None and _likeness(row, alike) * 2 < len(names):
+            alike = None
+        if alike is not None:
+            others.remove(alike)
+        report.compare(where, names, row, alike)
     for row in others:
         described = dict(zip(names, row, strict=True))
         report.refute(f"{table}, epoch {epoch}: a row of offset {described['offset']} is missing; a replay has it")
@@ -173,9 +167,3 @@ def _name(
 
 def _likeness(row: Row, other: Row) -> int:
     return sum(left == right for left, right in zip(row, other, strict=True))
-
-
-def _columns(names: Sequence[str], row: Row, other: Row) -> Iterator[tuple[str, Any, Any]]:
-    for name, found, wanted in zip(names, row, other, strict=True):
-        if found != wanted:
-            yield name, found, wanted

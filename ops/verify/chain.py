@@ -8,20 +8,17 @@ should have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.commits import commit_rows
-from lake.delta.log import File
-from lake.delta.reader import plain_text
+from lake.delta.reader import plain_text, table_at
 from lake.write.hash_chain import EpochDigest, blocks, in_blocks
 from lake.write.windows import ChangeWindows
-from ops.verify.report import Progress, VerifyReport
-from ops.verify.rows import open_table
-from schemas.route_commit import RouteCommit
+from ops.verify.report import Proof
 from schemas.tables import CHAIN, QUARANTINE_TABLE
 
 _EPOCHS_AT_A_TIME: Final = 1_000
@@ -30,28 +27,15 @@ _NOT_PRESENT: Final = "which routeCommitTable lacks"
 
 
 class ChainCheck:
-    """Checks the chain up to one epoch.
+    """Checks the chain up to the last epoch.
 
     Args:
-        lake_dir: directory of the lake.
-        last: the epoch to end with.
-        files: of routeCommitTable.
-        report: takes what was found.
-        progress: is told how far it is.
-
-    Attributes:
-        broken: epochs that do not hold.
+        proof: takes what was found, and the epochs that do not hold.
     """
 
-    def __init__(
-        self, lake_dir: str, last: RouteCommit, files: Sequence[File], report: VerifyReport, progress: Progress
-    ) -> None:
-        self._lake_dir = lake_dir
-        self._last = last
-        self._files = files
-        self._report = report
-        self._progress = progress
-        self.broken: list[int] = []
+    def __init__(self, proof: Proof) -> None:
+        self._proof = proof
+        self._report = proof.report
 
     def run(self, windows: ChangeWindows, see: Callable[[pa.Table], None], expected: Mapping[int, str]) -> None:
         """Go through all epochs.
@@ -69,7 +53,7 @@ class ChainCheck:
         waiting_changes, waiting_unread = next(digests, None), next(unread, None)
         previous = ""
         suspect: tuple[int, str] | None = None  # an epoch that failed, and the digest that it should have
-        number, total = 0, self._last.epoch
+        number, total = 0, self._proof.last.epoch
         missing = dict(expected)
         for row in self._commits():
             epoch = int(row["epoch"])
@@ -105,7 +89,7 @@ class ChainCheck:
             if wanted is not None and wanted != found:
                 self._report.refute(f"epoch {epoch} has the digest {found}, but the given digest is {wanted}")
             previous = found
-            self._progress.at("chain, epochs", epoch, total)
+            self._proof.at("chain, epochs", epoch, total)
         if suspect is not None:
             self._explain(suspect[0], digest_alone=False)
         if waiting_changes is not None:
@@ -134,14 +118,15 @@ class ChainCheck:
             )
 
     def _refute(self, epoch: int, what: str) -> None:
-        if epoch not in self.broken:
-            self.broken.append(epoch)
+        if epoch not in self._proof.broken:
+            self._proof.broken.append(epoch)
         self._report.refute(what)
 
     def _commits(self) -> Iterator[dict[str, Any]]:
-        for first in range(0, self._last.epoch + 1, _EPOCHS_AT_A_TIME):
-            last = min(first + _EPOCHS_AT_A_TIME - 1, self._last.epoch)
-            yield from commit_rows(self._lake_dir, self._files, first=first, last=last).to_pylist()
+        proof = self._proof
+        for first in range(0, proof.last.epoch + 1, _EPOCHS_AT_A_TIME):
+            last = min(first + _EPOCHS_AT_A_TIME - 1, proof.last.epoch)
+            yield from commit_rows(proof.lake_dir, proof.files, first=first, last=last).to_pylist()
 
     def _change_digests(
         self, windows: ChangeWindows, see: Callable[[pa.Table], None]
@@ -163,8 +148,8 @@ class ChainCheck:
 
     def _quarantine(self) -> Iterator[tuple[int, pa.Table]]:
         """(offset, row) of quarantineTable, in order."""
-        table = open_table(self._lake_dir, QUARANTINE_TABLE, None)  # it only grows
-        in_it = pc.field("offset") <= self._last.log_offset
+        table = table_at(self._proof.lake_dir, QUARANTINE_TABLE)  # it only grows
+        in_it = pc.field("offset") <= self._proof.last.log_offset
         offsets = sorted(set(table.to_table(columns=["offset"], filter=in_it)["offset"].to_pylist()))
         for start in range(0, len(offsets), _UNREAD_AT_A_TIME):
             some = offsets[start : start + _UNREAD_AT_A_TIME]

@@ -27,6 +27,7 @@ from deltalake.exceptions import DeltaError
 from eventlog.base import LogReader, LogRecord, in_time
 from lake.commits import to_ms
 from lake.delta.log import DamagedTableError
+from lake.delta.reader import table_at
 from lake.write.partition import shard_keys, shard_of
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
@@ -34,8 +35,8 @@ from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTab
 from nameserver.state_machine.step import GroupChange, apply, step
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.verify.causes import Causes
-from ops.verify.report import Progress, VerifyReport, shortened
-from ops.verify.rows import open_table, spelled_values
+from ops.verify.report import Proof, VerifyReport
+from ops.verify.rows import spelled_values
 from schemas.broker import QueueRow
 from schemas.errors import EventDecodeError, RoutelakeError, one_line
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
@@ -61,48 +62,48 @@ class Base(NamedTuple):
     tables: Tables | None
 
 
-def find_base(lake_dir: Path, commits: Sequence[RouteCommit], last: RouteCommit, oldest: int) -> Base | None:
-    """The oldest beginning; None if there is none.
+def find_base(proof: Proof, oldest: int) -> Base:
+    """The oldest beginning.
 
     Args:
-        lake_dir: directory of the lake.
-        commits: of all epochs, in order.
-        last: where the replay ends.
+        proof: names the lake and its epochs; the replay ends with the last.
         oldest: the log's first offset.
+
+    Raises:
+        RoutelakeError: there is none.
     """
-    other = [commit.epoch for commit in commits if commit.rules_version != STATE_MACHINE_VERSION]
+    last = proof.last
+    other = [commit.epoch for commit in proof.commits if commit.rules_version != STATE_MACHINE_VERSION]
     if not other and oldest <= 1:
         return Base(NO_COMMIT, None)
     folded_by_others = max(other, default=0)
     if folded_by_others == last.epoch:
-        return None
+        raise _NotProvedError(
+            f"epoch {last.epoch} was made by other rules (version {last.rules_version}; here they are version "
+            f"{STATE_MACHINE_VERSION})"
+        )
     candidates = [
         commit
-        for commit in commits
-        if commit.liveness_offset == commit.log_offset
-        and commit.log_offset + 1 >= oldest
-        and folded_by_others <= commit.epoch < last.epoch
+        for commit in proof.commits
+        if commit.is_exact and commit.log_offset + 1 >= oldest and folded_by_others <= commit.epoch < last.epoch
     ]
     # Retention takes the oldest first: readable are those from some on.
-    place = bisect_left(candidates, True, key=lambda commit: _tables(lake_dir, commit) is not None)
+    place = bisect_left(candidates, True, key=lambda commit: _tables(proof.lake_dir, commit) is not None)
     for commit in candidates[place:]:
-        tables = _tables(lake_dir, commit)
+        tables = _tables(proof.lake_dir, commit)
         if tables is not None:
             return Base(commit, tables)
-    return None
+    raise _NotProvedError(f"no epoch to begin with is left, because the event log begins at offset {oldest}")
 
 
-def _tables(lake_dir: Path, commit: RouteCommit) -> Tables | None:
+def _tables(lake_dir: str, commit: RouteCommit) -> Tables | None:
     """The state tables of an epoch, if their files are all there."""
     try:
-        tables = {table.name: open_table(str(lake_dir), table, commit.versions[table.name]) for table in STATE_TABLES}
-        return tables if all(_are_there(lake_dir, name, table) for name, table in tables.items()) else None
+        tables = {table.name: table_at(lake_dir, table, commit.versions[table.name]) for table in STATE_TABLES}
     except _UNREADABLE:
         return None
-
-
-def _are_there(lake_dir: Path, name: str, table: pds.Dataset) -> bool:
-    return all((lake_dir / name / file).exists() for file in table.files)
+    are_there = all(Path(lake_dir, name, file).exists() for name, table in tables.items() for file in table.files)
+    return tables if are_there else None
 
 
 _ROWS_IN_A_PART: Final = 300_000
@@ -117,86 +118,54 @@ _Rows = dict[_Values, _Values]
 _SMALL: Final = tuple(table for table in STATE_TABLES if table not in (KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE))
 
 
-def check_replay(
-    lake_dir: Path,
-    log: LogReader | None,
-    commits: Sequence[RouteCommit],
-    report: VerifyReport,
-    progress: Progress,
-    broken: Sequence[int],
-) -> None:
-    """Replay up to an epoch, and compare.
+def check_replay(proof: Proof, log: LogReader | None) -> None:
+    """Replay up to the last epoch, and compare.
 
     Args:
-        lake_dir: directory of the lake.
+        proof: takes what was found; rows of its broken epochs are named one by one.
         log: the event log, if there is one.
-        commits: of all epochs, in order; the last one is compared.
-        report: takes what was found.
-        progress: is told how far it is.
-        broken: epochs whose rows are to be named one by one.
 
     Raises:
         DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: the epoch's tables cannot be read.
     """
-    last = commits[-1]
-    what = "that a replay gives the same rows"
-    if log is None:
-        report.not_proved.append(f"{what}: there is no event log")
-        return
+    last, refuted = proof.last, proof.report.refutations
     try:
+        if log is None:
+            raise _NotProvedError("there is no event log")
         oldest = log.kept_from(0)
         newest = log.read(last.log_offset, 1)
-    except RoutelakeError as error:
-        report.not_proved.append(f"{what}: {one_line(error)}")
-        return
-    if not newest or (newest[0].offset != last.log_offset and last.log_offset >= oldest):
-        report.not_proved.append(
-            f"{what}: the event log has no record of offset {last.log_offset}, which epoch {last.epoch} ends with"
-        )
-        return
-    base = find_base(lake_dir, commits, last, oldest)
-    if base is None:
-        report.not_proved.append(
-            f"{what}: no epoch to begin with is left, because the event log begins at offset {oldest}"
-            if last.rules_version == STATE_MACHINE_VERSION
-            else f"{what}: epoch {last.epoch} was made by other rules (version {last.rules_version}; here they are "
-            f"version {STATE_MACHINE_VERSION})"
-        )
-        return
-    before = report.refutations
-    try:
-        _run(lake_dir, log, base, last, commits, report, progress, broken)
+        if not newest or (newest[0].offset != last.log_offset and last.log_offset >= oldest):
+            raise _NotProvedError(
+                f"the event log has no record of offset {last.log_offset}, which epoch {last.epoch} ends with"
+            )
+        base = find_base(proof, oldest)
+        _run(proof, log, base)
     except (RoutelakeError, ValueError, msgspec.MsgspecError) as error:
-        report.not_proved.append(f"{what}: {one_line(error)}")
+        proof.report.not_proved.append(f"that a replay gives the same rows: {one_line(error)}")
         return
-    if report.refutations == before:
+    if proof.report.refutations == refuted:
         first = max(base.commit.log_offset + 1, oldest)
         since = "from nothing" if base.tables is None else f"from epoch {base.commit.epoch}"
-        report.proved.append(
+        proof.report.proved.append(
             f"a replay of log offsets {first} to {last.log_offset} {since} gives the rows of epoch {last.epoch}, "
             "heartbeats included"
         )
 
 
-def _run(
-    lake_dir: Path,
-    log: LogReader,
-    base: Base,
-    last: RouteCommit,
-    commits: Sequence[RouteCommit],
-    report: VerifyReport,
-    progress: Progress,
-    broken: Sequence[int],
-) -> None:
-    end = {table.name: open_table(str(lake_dir), table, last.versions[table.name]) for table in STATE_TABLES}
+class _NotProvedError(RoutelakeError):
+    """Nothing can be replayed; says why."""
+
+
+def _run(proof: Proof, log: LogReader, base: Base) -> None:
+    end = {table.name: table_at(proof.lake_dir, table, proof.last.versions[table.name]) for table in STATE_TABLES}
     rows = end[TOPIC_QUEUE_TABLE.name].count_rows()
     parts = next((parts for parts in _PARTS if parts * _ROWS_IN_A_PART >= rows), _PARTS[-1])
-    causes = Causes(commits, broken)
+    causes = Causes(proof.commits, proof.broken)
     for number, shard in enumerate(shard_keys(parts)):
-        part = Part(base, last, (shard, parts), causes)
-        part.replay(log, partial(progress.at, f"replay, part {number + 1} of {parts}, offset"))
-        part.compare(end, report)
-    causes.compare(lake_dir, report, since_offset=base.commit.log_offset + 1)
+        part = Part(base, proof.last, (shard, parts), causes)
+        part.replay(log, partial(proof.at, f"replay, part {number + 1} of {parts}, offset"))
+        part.compare(end, proof.report)
+    causes.compare(proof, since_offset=base.commit.log_offset + 1)
 
 
 class Part:
@@ -353,13 +322,4 @@ def _differences(
         if row == wanted or (table is BROKER_LIVE_TABLE and wanted is not None and row in live.get(key, ())):
             continue
         where = f"{table.name}, {spelled_values(table.key, key)}"
-        if row is None:
-            report.refute(f"{where}: there is no such row; a replay has it")
-        elif wanted is None:
-            report.refute(f"{where}: there is such a row; a replay has none")
-        else:
-            for column, value, other in zip(table.value_columns, row, wanted, strict=True):
-                if value != other:
-                    report.refute(
-                        f"{where}: column {column} is {shortened(value)}, and by a replay of the log {shortened(other)}"
-                    )
+        report.compare(where, table.value_columns, row, wanted)

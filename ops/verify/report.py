@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings of a verification: sentences, in the order in which they were found."""
+"""A proof in progress, and its findings: sentences, in the order in which they were found."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
+
+from lake.delta.log import File
+from schemas.route_commit import RouteCommit
 
 MAX_NAMED: Final = 100
 """Number of refutations that are printed; the others are only counted."""
 
 _REPORT_EVERY_S: Final = 2.0
+
+
+Row = Sequence[Any]
 
 
 class VerifyReport(msgspec.Struct, rename="camel"):
@@ -48,29 +54,68 @@ class VerifyReport(msgspec.Struct, rename="camel"):
         else:
             self.more_refuted += 1
 
+    def compare(self, where: str, names: Sequence[str], found: Row | None, replayed: Row | None) -> None:
+        """Note how a row differs from that of a replay; None is no row.
+
+        Args:
+            where: names the row.
+            names: of its columns.
+            found: its values.
+            replayed: those that a replay gives.
+        """
+        if found is None:
+            self.refute(f"{where}: there is no such row; a replay has it")
+        elif replayed is None:
+            self.refute(f"{where}: there is such a row; a replay has none")
+        else:
+            for name, value, wanted in zip(names, found, replayed, strict=True):
+                if value != wanted:
+                    self.refute(
+                        f"{where}: column {name} is {shortened(value)}, and by a replay of the log {shortened(wanted)}"
+                    )
+
     @property
     def refutations(self) -> int:
         """Number of refutations."""
         return len(self.refuted) + self.more_refuted
 
 
-class Progress:
-    """Tells now and then how far a part is.
+class Proof:
+    """The proof of a lake, on one cut of its tables: those of the last epoch.
 
     Args:
-        say: is given a line.
-        clock: seconds.
+        lake_dir: directory of the lake.
+        commits: all epochs, in order; there is at least one.
+        files: of routeCommitTable.
+        report: takes what was found.
+        say: is given a line now and then.
+
+    Attributes:
+        last: the last epoch.
+        broken: epochs that the chain refutes.
     """
 
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        lake_dir: str,
+        commits: Sequence[RouteCommit],
+        files: Sequence[File],
+        report: VerifyReport,
+        say: Callable[[str], None],
+    ) -> None:
+        self.lake_dir = lake_dir
+        self.commits = commits
+        self.files = files
+        self.report = report
+        self.last = commits[-1]
+        self.broken: list[int] = []
         self._say = say
-        self._clock = clock
-        self._reported_s = clock()
+        self._reported_s = time.monotonic()
 
     def at(self, what: str, done: int, of: int) -> None:
-        """So much of a part is done."""
-        if self._clock() - self._reported_s >= _REPORT_EVERY_S:
-            self._reported_s = self._clock()
+        """Say now and then how much of a part is done."""
+        if time.monotonic() - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = time.monotonic()
             self._say(f"{what}: {done:,} of {of:,}")
 
 

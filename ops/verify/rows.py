@@ -10,8 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.dataset as pds
 
-from lake.delta.log import active, table_uri
-from lake.delta.reader import dataset, plain_text
+from lake.delta.reader import plain_text
 from lake.write.arrow import values_json
 from schemas.tables import TOPIC_QUEUE_TABLE, Table
 
@@ -25,11 +24,6 @@ class TextRow(NamedTuple):
 
     key: str
     values: str
-
-
-def open_table(lake_dir: str, table: Table, version: int | None) -> pds.Dataset:
-    """A table at a version, or at its newest. Raises DamagedTableError, DeltaError, OSError."""
-    return dataset(lake_dir, table, active(table_uri(lake_dir, table), version).files)
 
 
 def batches(table: pds.Dataset) -> Iterator[pa.Table]:

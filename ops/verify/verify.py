@@ -21,7 +21,7 @@ from lake.write.windows import ChangeWindows
 from ops.verify.balance import Balance
 from ops.verify.chain import ChainCheck
 from ops.verify.replay import check_replay
-from ops.verify.report import Progress, VerifyReport
+from ops.verify.report import Proof, VerifyReport
 from schemas.errors import SetupError, one_line
 from schemas.route_commit import RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
@@ -47,7 +47,6 @@ def verify(
     """
     check_format(lake_dir)
     report = VerifyReport()
-    progress = Progress(say)
     try:
         files = active(table_uri(str(lake_dir), ROUTE_COMMIT_TABLE)).files
         commits = plain_commits(lake_dir, files)
@@ -56,18 +55,18 @@ def verify(
             for epoch in expected or {}:
                 report.refute(f"there is no epoch {epoch} of the given digest")
             return report
-        last = commits[-1]
+        proof = Proof(str(lake_dir), commits, files, report, say)
+        last = proof.last
         report.epoch, report.digest = last.epoch, last.chain
         windows = ChangeWindows(str(lake_dir), last=last.epoch)
         say(f"epochs 1 to {last.epoch:,}, {windows.rows:,} changes")
-        balance = Balance(str(lake_dir), last.versions)
-        chain = ChainCheck(str(lake_dir), last, files, report, progress)
-        chain.run(windows, balance.take, expected or {})
+        balance = Balance(proof)
+        ChainCheck(proof).run(windows, balance.take, expected or {})
         if missing := _not_readable(lake_dir, last):
             report.refute(f"epoch {last.epoch} names versions of tables that cannot be read: {missing}")
             return report
-        balance.check(windows, report, progress)
-        check_replay(lake_dir, log, commits, report, progress, chain.broken)
+        balance.check(windows)
+        check_replay(proof, log)
     except (DamagedTableError, DeltaError, OSError, pa.ArrowException) as error:
         raise SetupError(f"the lake {lake_dir} cannot be read: {one_line(error)}.") from error
     return report
