@@ -17,11 +17,11 @@ be looked at (`lake.write.synced`), and the log of events has all that came afte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import structlog
@@ -29,16 +29,16 @@ import structlog
 from eventlog.open import open_log
 from eventlog.sqlite.start import Extent
 from lake import checkpoint
-from lake.commits import plain_commits
+from lake.commits import needs_from, plain_commits
 from lake.delta.log import (
     LOG_FOLDER,
     checkpoint_name,
     entry_name,
     point_to_checkpoint,
 )
-from lake.write.synced import Whole, read_synced, sync_lake, unsynced_damage, whole_up_to
+from lake.write.synced import Whole, read_synced, sync_lake, unsynced_damage, whole_tables
 from ops.doctor.tables import ExaminedTable, TableOnDisk
-from runtime.disk import sync_file_system
+from runtime.disk import sync_file_system, sync_folder
 from runtime.version import PROGRAM
 from schemas.errors import SetupError, one_line
 from schemas.route_commit import NO_COMMIT, RouteCommit
@@ -54,15 +54,27 @@ class RollbackPoint(NamedTuple):
     versions: dict[str, int]
 
 
-def epoch_versions(table: TableOnDisk) -> dict[int, int]:
-    """By epoch, the version of routeCommitTable that brought it; epoch 0 is the table when it was made."""
-    found = {0: 0} if 0 in table.entries else {}
-    for version, entry in table.entries.items():
+_NOTHING: Final = RollbackPoint(NO_COMMIT, {table.name: 0 for table in ALL_TABLES})
+"""The tables when they were made."""
+
+
+def rollback_points(disk: TableOnDisk, commits: Sequence[RouteCommit]) -> Iterator[RollbackPoint]:
+    """Epochs whose version of routeCommitTable is known, newest first.
+
+    Args:
+        disk: routeCommitTable.
+        commits: those that can be read, in order.
+    """
+    versions_of = {0: 0} if 0 in disk.entries else {}
+    for version, entry in disk.entries.items():
         for file in entry.added:
             epoch = file.statistics.max_values.epoch
             if file.data_change and epoch is not None:
-                found[epoch] = version
-    return found
+                versions_of[epoch] = version
+    for commit in reversed([NO_COMMIT, *commits]):
+        if commit.epoch in versions_of:
+            own = {ROUTE_COMMIT_TABLE.name: versions_of[commit.epoch]}
+            yield RollbackPoint(commit, _NOTHING.versions | commit.versions | own)
 
 
 def find_rollback_point(
@@ -78,48 +90,44 @@ def find_rollback_point(
     disk = tables[ROUTE_COMMIT_TABLE.name].disk
     if extent is None or disk is None:
         return None
-    versions_of = epoch_versions(disk)
-    for commit in reversed([NO_COMMIT, *commits]):
-        if commit.epoch not in versions_of:
-            continue
-        versions = {table.name: 0 for table in ALL_TABLES} | commit.versions
-        versions[ROUTE_COMMIT_TABLE.name] = versions_of[commit.epoch]
-        exact = next((c for c in reversed(commits) if c.epoch <= commit.epoch and _is_exact(c)), None)
-        if extent.first > needs_from(exact) or extent.end <= commit.log_offset:
+    for point in rollback_points(disk, commits):
+        exact = last_exact(commits, point.commit.epoch)
+        if extent.first > needs_from(exact) or extent.end <= point.commit.log_offset:
             continue
         seed_is_whole = exact is None or all(tables[t.name].can_read(exact.versions[t.name]) for t in STATE_TABLES)
-        if seed_is_whole and all(tables[name].can_read(version) for name, version in versions.items()):
-            return RollbackPoint(commit, versions)
+        if seed_is_whole and all(tables[name].can_read(version) for name, version in point.versions.items()):
+            return point
     return None
 
 
-def needs_from(exact: RouteCommit | None) -> int:
-    """The first offset that a start asks for whose last exact epoch this is (`lake.write.seed`)."""
-    return 1 if exact is None else exact.log_offset + 1
+def last_exact(commits: Sequence[RouteCommit], epoch: int | None = None) -> RouteCommit | None:
+    """The newest commit, up to an epoch, at which brokerLiveTable lacks no heartbeat."""
+    return next((c for c in reversed(commits) if c.is_exact and (epoch is None or c.epoch <= epoch)), None)
 
 
-def last_exact(commits: Sequence[RouteCommit]) -> RouteCommit | None:
-    """The newest commit at which brokerLiveTable lacks no heartbeat."""
-    return next(filter(_is_exact, reversed(commits)), None)
+def go_back(disks: Mapping[str, TableOnDisk], point: RollbackPoint, aside: Path) -> None:
+    """Cut every table after its version at an epoch, routeCommitTable first.
 
-
-def cut(table: TableOnDisk, version: int, aside: Path) -> list[tuple[Path, Path]]:
-    """Move aside what a table's log has after a version, newest first.
-
-    Returns:
-        What was moved, from and to.
+    Args:
+        disks: the tables, by name.
+        point: the epoch.
+        aside: where what is cut goes.
     """
+    for name in sorted(disks, key=lambda name: name != ROUTE_COMMIT_TABLE.name):
+        cut(disks[name], point.versions[name], aside)
+        sync_folder(disks[name].path / LOG_FOLDER)
+
+
+def cut(table: TableOnDisk, version: int, aside: Path) -> None:
+    """Move aside what a table's log has after a version, newest first."""
     names = [entry_name(number) for number in (*table.entries, *table.torn) if number > version]
     names += [checkpoint_name(number) for number in table.checkpoints if number > version]
-    moved = []
     for name in sorted(names, reverse=True):
         target = aside / table.path.name / name
         target.parent.mkdir(parents=True, exist_ok=True)
         (table.path / name).rename(target)
-        moved.append((table.path / name, target))
     if table.pointer_error or (table.pointer is not None and table.pointer.version > version):
         point_to_last_checkpoint(table, version)
-    return moved
 
 
 def point_to_last_checkpoint(table: TableOnDisk, version: int) -> None:
@@ -144,17 +152,14 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
         UnavailableError: The log cannot be reached.
         OSError: Storage failed; calling again goes on.
     """
-    damage = unsynced_damage(lake_dir)
+    whole = whole_tables(lake_dir)
+    damage = unsynced_damage(lake_dir, whole)
     if damage is None:
         return
-    known = read_synced(lake_dir).versions
-    whole = {
-        table.name: whole_up_to(lake_dir / table.name, known.get(table.name, -1))
-        for table in ALL_TABLES
-        if (lake_dir / table.name).is_dir()
-    }
     commits, disk = _whole_commits(lake_dir, whole)
-    place = _whole_rollback_point(commits, disk, whole)
+    points = () if disk is None else rollback_points(disk, commits)
+    # The newest epoch that no table lacks anything of.
+    place = next((p for p in points if all(p.versions[name] <= whole[name].version for name in whole)), _NOTHING)
     if not _goes_on(log_url, commits, place):
         raise SetupError(
             f"{damage}, and the event log lacks records after the last intact epoch. Run `{PROGRAM} doctor` to see "
@@ -163,17 +168,14 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
         )
     aside = lake_dir / datetime.now(UTC).strftime("before-repair-%Y%m%dT%H%M%S.%fZ")
     checkpoint.remove(checkpoint_dir)
+    known = read_synced(lake_dir).versions
     if known:  # of a version that is cut, another will take the place
         sync_lake(lake_dir, {name: min(version, place.versions.get(name, version)) for name, version in known.items()})
-    others = [name for name in place.versions if name != ROUTE_COMMIT_TABLE.name]
-    for name in (ROUTE_COMMIT_TABLE.name, *others):
-        if name not in whole:
-            continue
+    go_back({name: TableOnDisk(lake_dir / name) for name in whole if whole[name].version >= 0}, place, aside)
+    for name in whole:
         if whole[name].version < 0:  # it was being made
             aside.mkdir(exist_ok=True)
             (lake_dir / name).rename(aside / name)
-        else:
-            cut(TableOnDisk(lake_dir / name), place.versions[name], aside)
     sync_file_system(lake_dir)
     log.warning(
         "lake was damaged by a power loss: continuing from an earlier epoch and the event log",
@@ -184,7 +186,7 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
     )
 
 
-def _whole_commits(lake_dir: Path, whole: dict[str, Whole]) -> tuple[list[RouteCommit], TableOnDisk | None]:
+def _whole_commits(lake_dir: Path, whole: Mapping[str, Whole]) -> tuple[list[RouteCommit], TableOnDisk | None]:
     """The commits that can be read, in order, and their table; none where it was being made.
 
     Raises:
@@ -208,30 +210,12 @@ def _whole_commits(lake_dir: Path, whole: dict[str, Whole]) -> tuple[list[RouteC
     )
 
 
-def _whole_rollback_point(
-    commits: Sequence[RouteCommit], disk: TableOnDisk | None, whole: dict[str, Whole]
-) -> RollbackPoint:
-    """The newest epoch that no table lacks anything of."""
-    name = ROUTE_COMMIT_TABLE.name
-    versions_of = {} if disk is None else epoch_versions(disk)
-    for commit in reversed(commits):
-        versions = {table.name: 0 for table in ALL_TABLES} | commit.versions
-        is_whole = all(versions[other] <= whole[other].version for other in whole if other != name)
-        if is_whole and commit.epoch in versions_of:
-            return RollbackPoint(commit, versions | {name: versions_of[commit.epoch]})
-    return RollbackPoint(NO_COMMIT, {table.name: 0 for table in ALL_TABLES})
-
-
 def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: RollbackPoint) -> bool:
     """Return True if the event log has all records that a start from there needs."""
-    exact = last_exact([commit for commit in commits if commit.epoch <= place.commit.epoch])
+    exact = last_exact(commits, place.commit.epoch)
     first = 0 if exact is None else exact.log_offset + 1
     with closing(open_log(log_url)) as event_log:
         if commits and commits[-1].log_offset >= event_log.end().next_offset:
             return False
         records = event_log.read(first, 1)
         return not records or records[0].offset <= max(first, 1)
-
-
-def _is_exact(commit: RouteCommit) -> bool:
-    return commit.liveness_offset == commit.log_offset

@@ -13,10 +13,10 @@ from typing import Final
 import pyarrow as pa
 
 from lake.checkpoint import check_compatible
-from lake.commits import commits_between, to_ms
+from lake.commits import commits_between, needs_from, to_ms
 from lake.delta.ddl import LOCK_FILE, check_format
 from ops.backup.marker import MARKER, read_marker
-from ops.doctor.back import RollbackPoint, find_rollback_point, last_exact, needs_from
+from ops.doctor.back import RollbackPoint, find_rollback_point, last_exact
 from ops.doctor.findings import HARMLESS, REMAINS, Finding, Kind
 from ops.doctor.log import ExaminedLog, examine_log, record_at
 from ops.doctor.tables import ExaminedTable, examine_table

@@ -30,7 +30,7 @@ from lake.delta.log import LOG_FOLDER, UnreadableError, checkpoint_name, entry_n
 from lake.write.staging import STAGING_FOLDER
 from lake.write.synced import SYNCED_FILE
 from ops.backup.marker import refuse_unfinished_restore
-from ops.doctor.back import cut, point_to_last_checkpoint
+from ops.doctor.back import go_back, point_to_last_checkpoint
 from ops.doctor.examine import Examination, examine
 from ops.doctor.findings import Finding, Kind
 from ops.doctor.log import salvage, salvageable
@@ -38,7 +38,6 @@ from ops.doctor.tables import TableOnDisk
 from runtime.disk import sync_folder
 from runtime.version import PROGRAM
 from schemas.errors import SetupError
-from schemas.tables import ROUTE_COMMIT_TABLE
 
 _LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
 _TABLE_KINDS: Final = frozenset({Kind.TABLE, Kind.ENTRY, Kind.FILE, Kind.BEHIND, Kind.CHECKPOINT_FILE})
@@ -169,16 +168,13 @@ class Repair:
             return
         commit, versions = found.place
         last = found.last
-        order = [ROUTE_COMMIT_TABLE.name, *(name for name in versions if name != ROUTE_COMMIT_TABLE.name)]
-        disks = {name: disk for name in order if (disk := found.tables[name].disk) is not None}
-        if unread := [name for name in order if name not in disks]:
+        disks = {name: disk for name in versions if (disk := found.tables[name].disk) is not None}
+        if unread := [name for name in versions if name not in disks]:
             self.refused.append(f"the tables cannot be repaired: {', '.join(unread)} cannot be read. Restore a backup")
             return
         self._spark_aside(found)
         (found.lake_dir / SYNCED_FILE).unlink(missing_ok=True)
-        for name, disk in disks.items():
-            cut(disk, versions[name], self.aside / "lake")
-            sync_folder(disk.path / LOG_FOLDER)
+        go_back(disks, found.place, self.aside / "lake")
         was = f"epoch {last.epoch}, the last that could be read" if last is not None else "an unreadable epoch"
         self.done.append(
             f"{found.lake_dir}: set back from {was} to epoch {commit.epoch} (log offset "
