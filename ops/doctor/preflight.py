@@ -53,12 +53,9 @@ def preflight(found: Examination) -> list[Check]:
 
 
 def _machine(data_dir: Path) -> list[Check]:
-    version = platform.python_version()
-    checks = [
-        Check(Level.OK, "Python", version)
-        if sys.version_info >= OLDEST_PYTHON
-        else Check(Level.WRONG, "Python", f"{version} is too old. Install Python 3.11 or newer.")
-    ]
+    is_new = sys.version_info >= OLDEST_PYTHON
+    too_old = " is too old. Install Python 3.11 or newer."
+    checks = [_judged("Python", platform.python_version(), too_old, is_well=is_new, otherwise=Level.WRONG)]
     if find_spec("pyspark") is not None:
         try:
             java = find_java()
@@ -66,22 +63,23 @@ def _machine(data_dir: Path) -> list[Check]:
         except SetupError as error:
             checks.append(Check(Level.WRONG, "Java", str(error)))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    shown = f"{memory / 2**30:.1f} GiB"
-    if memory < LEAST_MEMORY_BYTES:
-        shown += f". A gateway and the fold need 4 GiB. See `{PROGRAM} plan`."
-    checks.append(Check(Level.NOTE if memory < LEAST_MEMORY_BYTES else Level.OK, "memory", shown))
+    needed = f". A gateway and the fold need 4 GiB. See `{PROGRAM} plan`."
+    checks.append(_judged("memory", f"{memory / 2**30:.1f} GiB", needed, is_well=memory >= LEAST_MEMORY_BYTES))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     enough = files in (resource.RLIM_INFINITY, -1) or files >= FILES
     shown = "unlimited" if files == resource.RLIM_INFINITY else f"{files:,}"
-    text = f"at most {shown}" if enough else f"at most {shown}. Set LimitNOFILE={FILES} or `ulimit -n {FILES}`."
-    checks.append(Check(Level.OK if enough else Level.NOTE, "open files", text))
+    advice = f". Set LimitNOFILE={FILES} or `ulimit -n {FILES}`."
+    checks.append(_judged("open files", f"at most {shown}", advice, is_well=enough))
     place = next(path for path in (data_dir, *data_dir.parents) if path.exists())
     free, used = shutil.disk_usage(place).free, _bytes_of(data_dir)
     text = f"{free / 1e9:.1f} GB free, {used / 1e9:.2f} GB used by {data_dir}"
-    if free < used:
-        text += f". There is no room for a backup here: name another disk in `{PROGRAM} backup`."
-    checks.append(Check(Level.NOTE if free < used else Level.OK, "disk", text))
+    no_room = f". There is no room for a backup here: name another disk in `{PROGRAM} backup`."
+    checks.append(_judged("disk", text, no_room, is_well=free >= used))
     return checks
+
+
+def _judged(subject: str, text: str, advice: str, *, is_well: bool, otherwise: Level = Level.NOTE) -> Check:
+    return Check(Level.OK, subject, text) if is_well else Check(otherwise, subject, text + advice)
 
 
 def _bytes_of(folder: Path) -> int:
