@@ -244,6 +244,13 @@ def copy_into(source: IO[bytes], to: Path, name: str) -> None:
         shutil.copyfileobj(source, copy, _CHUNK_BYTES)
 
 
+def give_to_owner(path: Path, data_dir: Path) -> None:
+    """Let the owner of a data directory have a file or folder that root has made; a link is not followed."""
+    owner = data_dir.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.lchown(path, owner.st_uid, owner.st_gid)
+
+
 def describe(folder: Path, path: str) -> File:
     """A file of a backup, by its path inside it, which is read in full."""
     digest = hashlib.sha256()
@@ -256,12 +263,24 @@ def describe(folder: Path, path: str) -> File:
 
 
 def check_backup(folder: Path, manifest: Manifest) -> None:
-    """Prove a backup, or a copy of one: files by their digests, tables by opening them, the log by its offsets.
+    """Prove a backup: files by their digests, tables by opening them, the log by its offsets.
 
     Raises:
         SetupError: Names what is wrong.
     """
-    for file in manifest.files:
+    check_files(folder, manifest.files)
+    check_lake(folder / LAKE, manifest.lake.versions, {file.path for file in manifest.files})
+    if manifest.log.kind == "sqlite":
+        check_log(folder / LOG, manifest)
+
+
+def check_files(folder: Path, files: Iterable[File]) -> None:
+    """Prove files of a backup, or of a copy of one, by their digests.
+
+    Raises:
+        SetupError: Names what is wrong.
+    """
+    for file in files:
         try:
             found = describe(folder, file.path)
         except OSError as error:
@@ -272,9 +291,6 @@ def check_backup(folder: Path, manifest: Manifest) -> None:
             raise SetupError(
                 f"{folder / file.path} differs from the backed-up file: it was changed. Use another backup."
             )
-    check_lake(folder / LAKE, manifest.lake.versions, {file.path for file in manifest.files})
-    if manifest.log.kind == "sqlite":
-        check_log(folder / LOG, manifest)
 
 
 def check_lake(lake_dir: Path, versions: Mapping[str, int], files: Iterable[str] | None = None) -> None:

@@ -26,6 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from eventlog.sqlite.file import read_log_id, sqlite_errors
 from eventlog.sqlite.start import LockedLog, check_extent, prove
 from eventlog.urls import sqlite_path
@@ -35,11 +37,13 @@ from ops.backup.manifest import (
     LOG,
     Manifest,
     check_backup,
+    check_files,
     check_lake,
     check_log,
     check_reach,
     copy_inside,
     describe,
+    give_to_owner,
     read_manifest,
 )
 from ops.backup.marker import MARKER, read_marker, write_marker
@@ -191,14 +195,15 @@ class _Plan:
         self._clear_cut_off()
         self._staging.mkdir()
         try:
-            for file in self._manifest.files:
-                if file.path != LOG:
-                    copy_inside(self._backup, file.path, self._staging, file.path)
-            check_backup(self._staging, self._without_log())
+            files = [file for file in self._manifest.files if file.path != LOG]
+            for file in files:
+                copy_inside(self._backup, file.path, self._staging, file.path)
+            check_files(self._staging, files)
+            check_lake(self._staging / LAKE, self._manifest.lake.versions, [file.path for file in files])
             if self._staged_log is not None:
                 copy_inside(self._backup, LOG, self._staged_log.parent, self._staged_log.name)
                 staged = describe(self._staged_log.parent, self._staged_log.name)
-                if (staged.bytes, staged.sha256) not in self._log_digests():
+                if msgspec.structs.replace(staged, path=LOG) not in self._manifest.files:
                     raise SetupError(
                         f"{self._backup / LOG} differs from the backed-up file: it was changed. Use another backup."
                     )
@@ -208,9 +213,6 @@ class _Plan:
         except BaseException:
             self._unstage()
             raise
-
-    def _log_digests(self) -> list[tuple[int, str]]:
-        return [(file.bytes, file.sha256) for file in self._manifest.files if file.path == LOG]
 
     def _clear_cut_off(self) -> None:
         """Remove what restores that were killed have staged; a link of such a name is not followed."""
@@ -232,11 +234,11 @@ class _Plan:
         moved: list[tuple[Path, Path]] = []
         # Whoever starts at this moment finds the new lake held, too.
         with closing(lock_lake(self._staging / LAKE)):
-            self._give(self._staging / LAKE / LOCK_FILE)
+            give_to_owner(self._staging / LAKE / LOCK_FILE, self._data_dir)
             try:
                 for folder in aside:
                     Path(folder).mkdir()
-                    self._give(Path(folder))
+                    give_to_owner(Path(folder), self._data_dir)
                 for old, new in moves:
                     old.rename(new)
                     moved.append((old, new))
@@ -261,21 +263,10 @@ class _Plan:
             sync_folder(self._data_dir)
         self._unstage()
 
-    def _without_log(self) -> Manifest:
-        log = self._manifest.log
-        files = [file for file in self._manifest.files if file.path != LOG]
-        kept = type(log)("kept", log.log_id, log.next_offset, log.first_offset, log.url)
-        return Manifest(self._manifest.format, self._manifest.made_at, self._manifest.lake, kept, files)
-
     def _give_to_owner(self) -> None:
         """Give staged files to the owner if root could not act as the owner."""
         for path in [self._staging, *self._staging.rglob("*"), *filter(None, [self._staged_log])]:
-            self._give(path)
-
-    def _give(self, path: Path) -> None:
-        owner = self._data_dir.stat()
-        if os.geteuid() == 0 and owner.st_uid != 0:
-            os.lchown(path, owner.st_uid, owner.st_gid)
+            give_to_owner(path, self._data_dir)
 
     def _unstage(self) -> None:
         shutil.rmtree(self._staging, ignore_errors=True)

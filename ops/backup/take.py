@@ -32,7 +32,7 @@ from eventlog.open import open_log
 from eventlog.sqlite.file import connect_reader, read_log_id, refuse_moved, sqlite_errors
 from eventlog.sqlite.start import LockedLog, check_extent, clear_generation, prove
 from eventlog.urls import sqlite_path
-from lake.commits import last_commit, last_exact_commit
+from lake.commits import last_commit, last_exact_commit, needs_from
 from lake.delta.ddl import check_format
 from lake.delta.log import LOG_FOLDER, DamagedTableError, active, point_to_checkpoint
 from ops.backup.manifest import (
@@ -48,6 +48,7 @@ from ops.backup.manifest import (
     check_reach,
     copy_into,
     describe,
+    give_to_owner,
     open_inside,
 )
 from runtime.disk import sync_folder
@@ -121,22 +122,11 @@ def _unfinished(target: Path, data_dir: Path) -> Iterator[Path]:
             elif left != lock:
                 left.unlink()
         try:
-            _give(work, data_dir)
+            give_to_owner(work, data_dir)
             yield work
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
-
-
-def _give(work: Path, data_dir: Path) -> None:
-    """Let the owner of a data directory write into a folder that root has made."""
-    owner = data_dir.stat()
-    if os.geteuid() == 0 and owner.st_uid != 0:
-        opened = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            os.fchown(opened, owner.st_uid, owner.st_gid)
-        finally:
-            os.close(opened)
 
 
 def _copy(lake_dir: Path, log_url: str, work: Path) -> Manifest:
@@ -175,11 +165,10 @@ def _last_epoch(lake_dir: Path) -> Lake:
     last = last_commit(lake_dir, files)
     if last is None:
         return Lake(0, 0, 1, None, versions)
-    exact = last_exact_commit(lake_dir, files)
     return Lake(
         epoch=last.epoch,
         log_offset=last.log_offset,
-        needs_from=1 if exact is None else exact.log_offset + 1,
+        needs_from=needs_from(last_exact_commit(lake_dir, files)),
         event_time=last.event_time.isoformat(),
         versions=versions | last.versions,
     )
