@@ -16,7 +16,6 @@ from msgspec import Meta
 from lake.delta import query
 from lake.history.as_of import NOW
 from lake.history.history import History
-from lake.history.kept import ask_or_kept
 from lake.history.report import reading_views, window
 from lake.history.report_duckdb import MEMORY_LIMIT
 from nameserver.state_machine.step import BROKER_EXPIRED
@@ -111,13 +110,8 @@ def activity(history: History, asked: ActivityAsked, *, is_fresh: bool = False) 
     if history.is_empty():
         return Activity(commit=NO_COMMIT, first=0, last=0, width=1, points=[])
     newest = history.resolve(NOW).commit
-    return ask_or_kept(
-        history.activities,
-        asked,
-        newest,
-        lambda: _count(history, asked, newest),
-        lambda _: ANSWER_BYTES,
-        is_fresh=is_fresh,
+    return history.answers.ask(
+        asked, newest, lambda: _count(history, asked, newest), lambda _: ANSWER_BYTES, is_fresh=is_fresh
     )
 
 

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final, Generic
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -29,7 +29,7 @@ from deltalake.exceptions import DeltaError
 from lake.commits import CommitTail, OpenedTail, commit_rows, commits_between
 from lake.delta import query
 from lake.delta.log import DamagedTableError, File, active, table_uri
-from runtime.bounded import BoundedCache, K, T
+from lake.history.kept import Recent
 from schemas.errors import (
     BadRequestError,
     BeforeHistoryError,
@@ -47,35 +47,6 @@ _COMMIT_BYTES: Final = 2000
 """Of a commit without outcomes: a dict with the version of each table."""
 _MAX_READ: Final = 500
 """Commits read one by one; with more of them the table is read as a whole."""
-
-
-class Recent(Generic[K, T]):
-    """A `BoundedCache` for threads."""
-
-    def __init__(self, max_bytes: int) -> None:
-        """Start empty."""
-        self._cache: BoundedCache[K, T] = BoundedCache(max_bytes)
-        self._lock = threading.Lock()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes in the cache."""
-        return self._cache.bytes
-
-    def get(self, key: K) -> T | None:
-        """The result, which is then the most recent one."""
-        with self._lock:
-            return self._cache.get(key)
-
-    def put(self, key: K, value: T, size_bytes: int) -> None:
-        """Keep a result of so many bytes, key included; forget the oldest."""
-        with self._lock:
-            self._cache.put(key, value, size_bytes)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._cache.clear()
 
 
 class Epochs:
@@ -363,7 +334,7 @@ class AsOfResolver:
         self._last_change = last_change
         self._known: Recent[tuple[int, datetime], AsOf] = Recent(_MOMENTS_BYTES)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Another lake has taken its place."""
         self._known.clear()
 

@@ -22,7 +22,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lake.delta.query import text, texts
-from lake.history.as_of import NOW, AsOf, AsOfResolver, Epochs, Recent, or_else, parse_as_of, rfc3339, unix_time_hint
+from lake.history.as_of import NOW, AsOf, AsOfResolver, Epochs, or_else, parse_as_of, rfc3339, unix_time_hint
+from lake.history.kept import Answers, Recent
 from lake.history.loader import changes_from
 from lake.history.state_at import Condition, PastRows, key_literal, reading
 from nameserver.route_queries import pick_up_topic_route
@@ -54,8 +55,7 @@ MAX_LIMIT: Final = 1000
 _MIB: Final = 1024 * 1024
 _ROUTES_BYTES: Final = 8 * _MIB
 _CONTEXTS_BYTES: Final = 8 * _MIB
-_ACTIVITIES_BYTES: Final = 4 * _MIB
-_LIFELINES_BYTES: Final = 16 * _MIB
+_ANSWERS_BYTES: Final = 20 * _MIB
 
 
 class PastRoute(msgspec.Struct, frozen=True):
@@ -85,10 +85,8 @@ class History:
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self.contexts: Recent[str, Any] = Recent(_CONTEXTS_BYTES)
         """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: changes only grow."""
-        self.activities: Recent[Any, Any] = Recent(_ACTIVITIES_BYTES)
-        """Memory of `lake.history.activity`, by question."""
-        self.lifelines: Recent[Any, Any] = Recent(_LIFELINES_BYTES)
-        """Memory of `lake.history.lifelines`, by question."""
+        self.answers = Answers(_ANSWERS_BYTES)
+        """Memory of `lake.history.activity` and `lake.history.lifelines`."""
         self._lake = 0
         self._lock = threading.Lock()
 
@@ -191,11 +189,10 @@ class History:
             if self._lake != self._epochs.lake:
                 self._lake = self._epochs.lake
                 self._routes.clear()
-                self._points.forget()
                 self.contexts.clear()
-                self.activities.clear()
-                self.lifelines.clear()
-                self._rows.forget()
+                self.answers.clear()
+                self._points.clear()
+                self._rows.clear()
 
     # --- routes ---
 

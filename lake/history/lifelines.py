@@ -17,7 +17,6 @@ from msgspec import Meta
 from lake.delta import query
 from lake.history.as_of import NOW, rfc3339
 from lake.history.history import History
-from lake.history.kept import ask_or_kept
 from lake.history.report import reading_views, window
 from lake.history.report_duckdb import MEMORY_LIMIT
 from schemas.errors import BadRequestError
@@ -104,8 +103,7 @@ def lifelines(history: History, from_: str | None, to: str | None, *, is_fresh: 
     if history.is_empty():
         return Lifelines(commit=NO_COMMIT, since=UNIX_EPOCH, until=UNIX_EPOCH, lives=[], turns=[])
     newest = history.resolve(NOW).commit
-    return ask_or_kept(
-        history.lifelines,
+    return history.answers.ask(
         (from_, to),
         newest,
         lambda: _read(history, from_, to, newest),

@@ -29,7 +29,8 @@ from lake.delta.query import names, select, text
 from lake.delta.query import time as time_literal
 from lake.delta.reader import GONE
 from lake.delta.types import arrow_schema, arrow_value
-from lake.history.as_of import AsOf, Epochs, Recent
+from lake.history.as_of import AsOf, Epochs
+from lake.history.kept import Recent
 from schemas.errors import RoutelakeError, UnavailableError, one_line
 from schemas.intervals import INTERVALS, INTERVALS_APP
 from schemas.route_commit import RouteCommit
@@ -79,7 +80,7 @@ class PastRows:
         # An epoch and the monotonic time until which it is known: written whole, so threads need no lock.
         self._not_kept = (0, 0.0)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Another lake has taken its place."""
         self._tables.clear()
         self._topics.clear()

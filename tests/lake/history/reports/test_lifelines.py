@@ -100,7 +100,7 @@ def test_an_answer_is_given_again_while_nothing_new_is_there(told: Told) -> None
     history = History(told.folder / "lake")
     assert lifelines(history, None, None) is lifelines(history, None, None)
     assert lifelines(history, "5", None) is not lifelines(history, None, None)
-    assert history.lifelines.bytes >= module.LIFE_BYTES * len(lifelines(history, None, None).lives)
+    assert history.answers.bytes >= module.LIFE_BYTES * len(lifelines(history, None, None).lives)
 
 
 def test_a_question_that_needs_too_much_memory_says_what_to_do(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
