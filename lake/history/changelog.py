@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
 
 from lake.delta import query
 from lake.history.as_of import between
-from lake.history.cursors import cursor_of, place_of
+from lake.history.cursors import cursor_of, how_many_fit, place_of
 from lake.history.filters import Filters
 from lake.history.history import History, check_limit
 from schemas.route_commit import from_us, to_us
@@ -135,17 +134,11 @@ def list_changes(history: History, asked: ChangesAsked, *, limit: int = 100, cur
             return ChangePage([], None)
         rest = f'FROM t WHERE "epoch" BETWEEN {min(found)} AND {max(found)} AND {where} ORDER BY {order} LIMIT'
         sizes = query.select(table, f'SELECT {_JSON_BYTES} AS "size" {rest} {limit}', batch_rows=_WIDE_ROWS)
-        count = _how_many_fit(sizes["size"].to_pylist())
+        count = max(1, how_many_fit(sizes["size"].to_pylist(), MAX_PAGE_BYTES))
         columns = query.names(ROUTE_CHANGE_TABLE.column_names)
         rows = query.select(table, f"SELECT {columns} {rest} {count}", batch_rows=_WIDE_ROWS).to_pylist()
     following = cursor_of(history, asked, ChangePosition.of(rows[-1])) if len(found) > len(rows) else None
     return ChangePage(list(map(_change, rows)), following)
-
-
-def _how_many_fit(sizes: list[int]) -> int:
-    """Number of leading rows, of the given sizes in bytes, that fit on a page; at least one."""
-    fits = sum(total <= MAX_PAGE_BYTES for total in accumulate(sizes))
-    return max(1, fits)
 
 
 def _windows(oldest: int, newest: int) -> Iterator[tuple[int, int]]:

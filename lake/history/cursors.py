@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cursors that know of which query and which lake they are: one of another is refused, not answered wrongly."""
+"""Pages: how much fits, and cursors that know their query and lake: one of another is refused, not answered wrongly."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +17,11 @@ from schemas.errors import BadRequestError
 from schemas.route_commit import EpochMark
 
 T = TypeVar("T")
+
+
+def how_many_fit(sizes: Iterable[int], room: int) -> int:
+    """Number of leading rows, of the given sizes, for which a page has room."""
+    return sum(total <= room for total in accumulate(sizes))
 
 
 def cursor_of(history: History, query: object, place: object) -> str:

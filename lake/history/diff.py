@@ -12,7 +12,6 @@ Columns that move without a change (`LIVENESS_COLUMNS`: heartbeat times) are lef
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -21,7 +20,7 @@ from deltalake import DeltaTable
 from lake.delta import query
 from lake.history.as_of import NOW, AsOf, between
 from lake.history.changelog import MAX_PAGE_BYTES, ChangesAsked
-from lake.history.cursors import cursor_of, place_of
+from lake.history.cursors import cursor_of, how_many_fit, place_of
 from lake.history.history import History, check_limit
 from nameserver.state_machine.changes import LIVENESS_COLUMNS
 from schemas.tables import BROKER_LIVE_TABLE, KV_CONFIG_TABLE, TOPIC_QUEUE_MAPPING_INFO_TABLE
@@ -186,7 +185,7 @@ class _Look(NamedTuple):
         count = limit
         if name in _WIDE:
             sizes = query.select(self.table, f'SELECT {_BYTES} AS "size" {rest} {limit + 1}')["size"].to_pylist()
-            fit = sum(total <= (MAX_PAGE_BYTES if room is None else room) for total in accumulate(sizes))
+            fit = how_many_fit(sizes, MAX_PAGE_BYTES if room is None else room)
             count = min(limit, max(fit, room is None))
         found = query.select(self.table, f'SELECT "group", "key", "before", "after" {rest} {count + 1}').to_pylist()
         return [_Row(name, *row.values()) for row in found[:count]], len(found) <= count

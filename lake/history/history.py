@@ -246,24 +246,25 @@ class History:
             KV_CONFIG_TABLE.name: Condition(order, f'"key" = {key_literal(namespace=ORDER_TOPIC_CONFIG, key=topic)}'),
         }
 
-        def read(spec: Table) -> pa.Table | None:
-            if spec is TOPIC_QUEUE_TABLE:
-                return queues
-            condition = conditions.get(spec.name)
-            return self._rows.at(spec, point, condition) if condition and brokers else None
-
-        return RouteView.empty().apply(changes_from(point.commit, read))
+        return self.view(point, conditions if brokers else {}, queues)
 
     # --- tables ---
 
-    def view(self, point: AsOf, conditions: Mapping[str, Condition]) -> RouteView:
+    def view(self, point: AsOf, conditions: Mapping[str, Condition], queues: pa.Table | None = None) -> RouteView:
         """The state tables of a point in time, as far as conditions go; a table without one is left empty.
+
+        Args:
+            point: The point in time.
+            conditions: By table name.
+            queues: Rows of topicQueueTable, if they have been read.
 
         Raises:
             UnavailableError: The tables cannot be read now.
         """
 
         def read(spec: Table) -> pa.Table | None:
+            if spec is TOPIC_QUEUE_TABLE and queues is not None:
+                return queues
             found = conditions.get(spec.name)
             return None if found is None else self._rows.at(spec, point, found)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from lake.delta import query
 from lake.history.as_of import AsOf, up_to
-from lake.history.cursors import cursor_of, place_of
+from lake.history.cursors import cursor_of, how_many_fit, place_of
 from lake.history.history import History, check_limit
 from lake.history.provenance import Cause, RowStep, newest_steps, of_tables
 from schemas.broker import PERM_READ, PERM_WRITE
@@ -67,7 +67,6 @@ MAX_STEPS: Final = 20_000
 MAX_SHOWN: Final = 20_000
 """Rows of broker groups and live addresses on a page: about 4 MB. A topic may be on a thousand groups."""
 _ALWAYS: Final = Window()
-_Cuts = tuple[AsOf | None, AsOf | None]
 
 
 def topic_timeline(
@@ -85,17 +84,16 @@ def topic_timeline(
         BadRequestError: The limit or the cursor is none, or ``from`` is after ``to``.
         RoutelakeError: As `History.resolve`.
     """
-    asked = _Asked("topic", topic, window, limit, max_steps)
-    if history.is_empty():
-        return Timeline([], None)
     of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
-    between_: _Cuts = (None, None) if window == _ALWAYS else history.window(window.from_, window.to)
-    with history.reading_changes() as table:
+
+    def where(table: DeltaTable) -> str:
         holders = query.select(table, f'SELECT DISTINCT "brokerName" FROM t WHERE {of_topic}')  # noqa: S608
-        where, names = of_topic, sorted(holders["brokerName"].to_pylist())
-        if names:
-            where += f' OR {of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(names)}'
-        return _page(asked, cursor, between_, _Reading(history, table, where), _topic_part, _topic_state)
+        names = sorted(holders["brokerName"].to_pylist())
+        of_groups = f'{of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(names)}'
+        return f"{of_topic} OR {of_groups}" if names else of_topic
+
+    asked = _Asked("topic", topic, window, limit, max_steps)
+    return _page(history, asked, cursor, where, _topic_part, _topic_state)
 
 
 def broker_timeline(
@@ -108,14 +106,10 @@ def broker_timeline(
     max_steps: int = MAX_STEPS,
 ) -> Timeline:
     """The states of a broker group: its addresses, and which are alive. As `topic_timeline`."""
-    asked = _Asked("broker", broker_name, window, limit, max_steps)
-    if history.is_empty():
-        return Timeline([], None)
-    between_: _Cuts = (None, None) if window == _ALWAYS else history.window(window.from_, window.to)
     tables = of_tables([BROKER_ADDR_TABLE.name, BROKER_LIVE_TABLE.name])
     where = f'{tables} AND "brokerName" = {query.text(broker_name)}'
-    with history.reading_changes() as table:
-        return _page(asked, cursor, between_, _Reading(history, table, where), _broker_part, _broker_state)
+    asked = _Asked("broker", broker_name, window, limit, max_steps)
+    return _page(history, asked, cursor, lambda _: where, _broker_part, _broker_state)
 
 
 class _Begin(NamedTuple):
@@ -180,36 +174,34 @@ class _Asked(NamedTuple):
         return self.kind, self.name, self.window
 
 
-class _Reading(NamedTuple):
-    """The changes that concern it."""
-
-    history: History
-    table: DeltaTable
-    where: str
-
-
 _PartOf = Callable[[Rows, str], Part]
 _Shown = Callable[[dict[str, Part]], dict[str, Any]]
 _SHOWS_FROM: Final = attrgetter("shows_from")
 
 
 def _page(
+    history: History,
     asked: _Asked,
     cursor: str | None,
-    window: _Cuts,
-    reading: _Reading,
+    where: Callable[[DeltaTable], str],
     part_of: _PartOf,
     shown: _Shown,
 ) -> Timeline:
+    """A page of the states that the changes make for which ``where`` has the condition in SQL."""
+    if history.is_empty():
+        return Timeline([], None)
     check_limit(asked.limit)
-    place = None if cursor is None else place_of(reading.history, cursor, asked.query(), _Cursor)
-    from_, to = window
-    terms = [f"({reading.where})"]
-    if to is not None:
+    from_: AsOf | None = None
+    terms = []
+    if asked.window != _ALWAYS:
+        from_, to = history.window(asked.window.from_, asked.window.to)
         terms.append(to.changes)
+    place = None if cursor is None else place_of(history, cursor, asked.query(), _Cursor)
     if place is not None:
         terms.append(up_to(place.epoch, from_us(place.time_us)))
-    ground, steps = newest_steps(reading.history, reading.table, " AND ".join(terms), asked.max_steps)
+    with history.reading_changes() as table:
+        condition = " AND ".join([f"({where(table)})", *terms])
+        ground, steps = newest_steps(history, table, condition, asked.max_steps)
     rows: Rows = {}
     for step in ground:
         _apply_step(rows, step)
@@ -225,7 +217,8 @@ def _page(
     last = None if place is None else place.end
     ends = [*map(_End.of, wanted[1:]), last]
     intervals = [_interval(*each) for each in zip(wanted, ends, states, strict=False)]
-    wanted, intervals = wanted[-_fits(intervals) :], intervals[-_fits(intervals) :]
+    fit = max(1, how_many_fit((_rows_shown(interval.state) for interval in reversed(intervals)), MAX_SHOWN))
+    wanted, intervals = wanted[-fit:], intervals[-fit:]
     older = len(begins) > len(wanted) or (bool(ground) and not held)
     if not older:
         return Timeline(intervals[::-1], None)
@@ -233,14 +226,8 @@ def _page(
     end = _End.of(wanted[0]) if wanted else last
     return Timeline(
         intervals[::-1],
-        cursor_of(reading.history, asked.query(), _Cursor(earlier.epoch, to_us(earlier.event_time), end)),
+        cursor_of(history, asked.query(), _Cursor(earlier.epoch, to_us(earlier.event_time), end)),
     )
-
-
-def _fits(intervals: list[Interval]) -> int:
-    """Number of trailing intervals that fit on a page; at least one."""
-    totals = accumulate(_rows_shown(interval.state) for interval in reversed(intervals))
-    return max(1, sum(total <= MAX_SHOWN for total in totals))
 
 
 def _interval(begin: _Begin, end: _End | None, state: dict[str, Any]) -> Interval:
