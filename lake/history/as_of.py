@@ -8,7 +8,7 @@ the newest epoch, unless it has not come yet. The clock of the client may be a m
 
 Between two points in time lie the changes that lead from what ``as_of`` shows at the one to what it shows at the other.
 
-The index of epochs is of routeCommitTable: which there are, and when they were. 16 bytes an epoch, grown as it grows.
+The index of epochs is of routeCommitTable: which there are, and when they were. 8 bytes an epoch, grown as it grows.
 """
 
 from __future__ import annotations
@@ -61,20 +61,16 @@ class Epochs:
         self._commits: Recent[int, RouteCommit] = Recent(_COMMITS_BYTES)
         self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not at hand
         self._files_version: int | None = None  # of the table that they are: what is older may have been vacuumed
-        self._epochs = array("q")
+        self.first = 0
+        """The oldest epoch that is recorded; 0 without any. Epochs have consecutive numbers."""
         self._times_us = array("q")
         self.lake = 0
         """Counts the lakes seen at this place: different when one was replaced by another."""
 
     @property
-    def first(self) -> int:
-        """The oldest epoch that is recorded; 0 without any."""
-        return self._epochs[0] if self._epochs else 0
-
-    @property
     def newest(self) -> int:
         """The newest epoch as of the last `refresh`; 0 without any."""
-        return self._epochs[-1] if self._epochs else 0
+        return self.first + len(self._times_us) - 1 if self._times_us else 0
 
     def refresh(self) -> None:
         """See what was committed since.
@@ -100,7 +96,7 @@ class Epochs:
             self._reopen()
             return
         for commit in found:
-            self._epochs.append(commit.epoch)
+            self.first = self.first or commit.epoch
             self._times_us.append(to_us(commit.event_time))
             self._commits.put(commit.epoch, commit.without_outcomes(), _COMMIT_BYTES)
 
@@ -116,43 +112,42 @@ class Epochs:
             raise
 
     def _take_whole(self, opened: OpenedTail) -> None:
-        epochs, times_us = self._read(opened.files, self.newest)
-        if not epochs or epochs[0] != self.newest or times_us[0] != self._times_us[-1]:
+        first, times_us = self._read(opened.files, self.newest)
+        if not first or first != self.newest or times_us[0] != self._times_us[-1]:
             # The epoch known as the newest is not there any more: another lake.
-            epochs, times_us = self._read(opened.files, 0)
-            self._epochs, self._times_us = array("q"), array("q")
+            self.first, self._times_us = self._read(opened.files, 0)
             self._commits.clear()
             self.lake += 1
         else:
-            epochs, times_us = epochs[1:], times_us[1:]
-        self._epochs.extend(epochs)
-        self._times_us.extend(times_us)
+            self._times_us.extend(times_us[1:])
         self._files, self._files_version = opened.files, self._tail.version
 
-    def _read(self, files: Sequence[File], first: int) -> tuple[array[int], array[int]]:
-        """Epochs from one on, and their event times in microseconds, in order."""
+    def _read(self, files: Sequence[File], first: int) -> tuple[int, array[int]]:
+        """The first epoch from one on, 0 for none, and the event times from there on in microseconds, in order."""
         rows = commit_rows(self._lake_dir, files, ("epoch", "eventTime"), first=first)
-        return _longs(rows["epoch"]), _longs(rows["eventTime"].cast(pa.int64()))
+        if not rows.num_rows:
+            return 0, array("q")
+        oldest, newest = rows["epoch"][0].as_py(), rows["epoch"][-1].as_py()
+        if newest - oldest + 1 != rows.num_rows:
+            raise ValueError(f"{ROUTE_COMMIT_TABLE.name} does not have each epoch from {oldest} to {newest} once")
+        return oldest, _longs(rows["eventTime"].cast(pa.int64()))
 
     def last_at(self, time: datetime) -> int:
         """The greatest epoch whose event time is not after a time; 0 if there is none."""
         with self._lock:
             index = bisect_right(self._times_us, to_us(time))
-            return self._epochs[index - 1] if index else 0
+            return self.first + index - 1 if index else 0
 
     def time_of(self, epoch: int) -> datetime | None:
         """The event time of an epoch; None if it is not recorded."""
         with self._lock:
-            index = bisect_right(self._epochs, epoch) - 1
-            if index < 0 or self._epochs[index] != epoch:
-                return None
-            return from_us(self._times_us[index])
+            return from_us(self._times_us[epoch - self.first]) if 0 < self.first <= epoch <= self.newest else None
 
     def before(self, epoch: int, limit: int) -> list[int]:
         """Up to ``limit`` epochs before one, newest first."""
         with self._lock:
-            end = bisect_right(self._epochs, epoch - 1)
-            return list(reversed(self._epochs[max(0, end - limit) : end]))
+            last = min(epoch - 1, self.newest)
+            return list(range(last, max(self.first, last - limit + 1) - 1, -1)) if self.first else []
 
     def commits(self, epochs: list[int]) -> dict[int, RouteCommit]:
         """The commits of some epochs (best neighbours), without outcomes; a missing one is left out."""
