@@ -16,6 +16,7 @@ from lake.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker
 from lake.delta.ddl import LAKE_FILE
 from nameserver.state_machine import version
 from ops.doctor import preflight
+from runtime.version import PROGRAM
 from schemas.events import EVENT_LEVEL
 
 
@@ -63,7 +64,7 @@ def test_a_newer_level_of_events_is_refused(data: Path) -> None:
     marker = data / "lake" / LAKE_FILE
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"events": EVENT_LEVEL + 1}))
     level, text = checks(data, 1)["data directory"]
-    assert level == "WRONG" and f"events of level {EVENT_LEVEL + 1}" in text and "`routelake restore BACKUP`" in text
+    assert level == "WRONG" and f"events of level {EVENT_LEVEL + 1}" in text and f"`{PROGRAM} restore BACKUP`" in text
 
 
 def test_a_newer_state_machine_version_is_reported(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,7 @@ def test_a_newer_lake_is_refused(data: Path) -> None:
     marker = data / "lake" / LAKE_FILE
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"format": 99}))
     level, text = checks(data, 1)["data directory"]
-    assert level == "WRONG" and "has format 99" in text and "`routelake restore BACKUP`" in text
+    assert level == "WRONG" and "has format 99" in text and f"`{PROGRAM} restore BACKUP`" in text
 
 
 def test_preflight_cannot_be_combined_with_repair_or_lake(data: Path) -> None:
