@@ -61,7 +61,7 @@ def doctor(
 
     Tables at a URL are downloaded first, with their whole history.
 
-    Exit code 0: nothing is wrong, or all is repaired. 1: something is wrong. 2: the data could not be examined.
+    Exit code: 0 nothing is wrong or all is repaired, 1 something is wrong, 2 the data could not be examined.
     """
     from ops.doctor.examine import examine
     from ops.doctor.repair import Repair, check_can_repair

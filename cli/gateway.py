@@ -88,7 +88,7 @@ def health(
 ) -> None:
     """Check that the gateway on this machine runs, at the address of --http.
 
-    Exit code 0: it runs. 1: it does not.
+    Exit code: 0 it runs, 1 it does not.
     """
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 

@@ -25,7 +25,7 @@ def sql(
         typer.Option("--limit", min=1, help="Maximum rows of each result. Default: 1,000 in a table, else all."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print one CSV line per row.")] = False,
 ) -> None:
     """Query the tables in DuckDB's SQL. Without a query, start a session at a terminal.
 
