@@ -134,7 +134,7 @@ class Account(NamedTuple):
 
     def identity(self, by: Shown) -> Identity:
         """Return the identity of a peer that has proved to be this account."""
-        return Identity(self.user, self.role, self.clusters, self.broker_names, by)
+        return Identity(self.user, self.role, by, self.clusters, self.broker_names)
 
 
 GLOBAL_USER: Final = "globalWhiteRemoteAddresses"
@@ -160,7 +160,7 @@ class Accounts:
         self._by_digest = {a.token_digest: a for a in found if a.token_digest is not None}
         self._by_address = [a for a in found if a.white is not None and a.secret_key is None]
         self._white = tuple(white)
-        self._white_identity = Identity(GLOBAL_USER, white_role, by="address")
+        self._white_identity = Identity(GLOBAL_USER, white_role, "address")
 
     def by_signature(self, fields: Mapping[str, str], body: bytes, host: str) -> Identity | Unproven | None:
         """Identify the signer of a request.

@@ -7,34 +7,31 @@ from typing import Final, Literal, NamedTuple
 
 from security.roles import Role
 
-Shown = Literal["signature", "certificate", "address", "token", "nobody"]
+Shown = Literal["signature", "certificate", "address", "token"]
 """Kind of proof of an identity."""
 
 
 class Identity(NamedTuple):
-    """Identity of a peer, from its account.
+    """Identity of a peer, from its account. A peer without an account has none: see `Unproven`.
 
     Attributes:
-        user: The account's name; None without an account.
-        role: The account's role; None without an account.
+        user: The account's name.
+        role: The account's role.
+        by: Kind of proof.
         clusters: Clusters that a broker may speak for; empty: any.
         broker_names: Broker names that a broker may speak for; empty: any.
-        by: Kind of proof.
     """
 
-    user: str | None
-    role: Role | None
+    user: str
+    role: Role
+    by: Shown
     clusters: frozenset[str] = frozenset()
     broker_names: frozenset[str] = frozenset()
-    by: Shown = "nobody"
 
     @property
     def is_bound(self) -> bool:
         """Return whether the peer may speak for some brokers only."""
         return bool(self.clusters or self.broker_names)
-
-
-NOBODY: Final = Identity(None, None)
 
 
 class Unproven(NamedTuple):

@@ -119,7 +119,7 @@ def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Iden
     if role is None:
         roles = ", ".join(ROLE_PREFIX + one.word for one in Role)
         return Refusal(Unproven("no-role", f"{user}: the claim {settings.role_claim} names none of {roles}", user))
-    return Identity(user, role, by="token"), float(claims["exp"]) + LEEWAY_S
+    return Identity(user, role, "token"), float(claims["exp"]) + LEEWAY_S
 
 
 def _key(keys: Keys, kid: object) -> jwt.PyJWK | None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from security.identity import ANONYMOUS, Identity, Unproven
+from security.identity import Identity, Unproven
 from security.roles import Role
 
 ROLE_CLAIM: Final = "scope"
@@ -106,8 +106,7 @@ REASONS: Final = (
 def authorize(
     policy: Policy,
     needed: Role | None,
-    identity: Identity,
-    unproven: Unproven | None = None,
+    found: Identity | Unproven,
     claims: Iterable[Claim] = (),
     *,
     is_tls: bool,
@@ -117,18 +116,17 @@ def authorize(
     Args:
         policy: Policy of the operator.
         needed: The least role; None for a request that no role may send.
-        identity: Sender of the request, or `NOBODY`.
-        unproven: Reason why the sender has no identity.
+        found: Sender of the request, or the reason why it has no identity.
         claims: Brokers that the request speaks for.
         is_tls: Whether the connection is encrypted.
     """
     mode = policy.mode
     if mode is AuthMode.OFF:
         return PASSES
-    found = _objection(policy, needed, identity, unproven, claims, is_tls)
-    if found is None:
+    objection = _objection(policy, needed, found, claims, is_tls)
+    if objection is None:
         return PASSES
-    reason, remark = found
+    reason, remark = objection
     is_open = mode is AuthMode.AUDIT or (mode is AuthMode.ENFORCE_WRITES and needed is Role.READER)
     return Verdict(not is_open, reason, remark)
 
@@ -136,39 +134,38 @@ def authorize(
 def _objection(
     policy: Policy,
     needed: Role | None,
-    identity: Identity,
-    unproven: Unproven | None,
+    found: Identity | Unproven,
     claims: Iterable[Claim],
     is_tls: bool,
 ) -> tuple[str, str] | None:
     """Return the first reason to reject the request, as reason and remark, or None."""
     if needed is None:
         return "unknown-request", "no role may send this request to a NameServer"
-    role = identity.role
-    if role is None:
-        return (unproven or ANONYMOUS)[:2]
-    plaintext = None if is_tls else _plaintext(policy, identity, role)
+    if isinstance(found, Unproven):
+        return found.reason, found.remark
+    role = found.role
+    plaintext = None if is_tls else _plaintext(policy, found)
     if plaintext is not None:
         return "plaintext", plaintext
-    if role is Role.ADMIN and identity.by == "signature" and not (policy.admin_signature or policy.admin_plaintext):
+    if role is Role.ADMIN and found.by == "signature" and not (policy.admin_signature or policy.admin_plaintext):
         return "signature-alone", (
-            f"{identity.user} is an admin: its signature alone is not accepted, because a broker may have seen it. "
+            f"{found.user} is an admin: its signature alone is not accepted, because a broker may have seen it. "
             "Connect with the account's certificate or from its whiteRemoteAddress (--auth-admin-signature accepts it "
             "nevertheless)"
         )
     if role < needed:
-        return "role", f"{identity.user} is a {role.word}: this needs the role {needed.word}"
-    if role is Role.BROKER and identity.is_bound:
+        return "role", f"{found.user} is a {role.word}: this needs the role {needed.word}"
+    if role is Role.BROKER and found.is_bound:
         for claim in claims:
-            foreign = _foreign(identity, claim)
+            foreign = _foreign(found, claim)
             if foreign is not None:
-                return "bound", f"{identity.user} is bound to other brokers: {foreign}"
+                return "bound", f"{found.user} is bound to other brokers: {foreign}"
     return None
 
 
-def _plaintext(policy: Policy, identity: Identity, role: Role) -> str | None:
+def _plaintext(policy: Policy, identity: Identity) -> str | None:
     """Return why a proof does not count over an unencrypted connection, or None."""
-    if identity.by == "signature" and role is Role.ADMIN and not policy.admin_plaintext:
+    if identity.by == "signature" and identity.role is Role.ADMIN and not policy.admin_plaintext:
         return (
             f"{identity.user} is an admin, and its signature was sent without TLS. Use TLS, with the account's "
             "certificate or from its whiteRemoteAddress. Change this key, because a reader of the network traffic can "

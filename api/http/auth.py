@@ -40,7 +40,7 @@ from security.admission.admission import Admission, Sender
 from security.admission.quotas import peer_name
 from security.identity import Identity, Unproven
 from security.oidc import is_jwt
-from security.policy import AuthMode
+from security.policy import AuthMode, authorize
 from security.roles import NEEDED, OPERATIONS, Role
 
 _SEND: Final = "send Authorization: Bearer <token>"
@@ -249,7 +249,7 @@ class Authenticator:
             return True
         found = self._who(request)
         needed = NEEDED[RequestCode.GET_NAMESRV_CONFIG]
-        return not self._access.authorize(needed, found, is_tls=_is_tls(request)).is_refused
+        return not authorize(self._access.policy, needed, found, is_tls=_is_tls(request)).is_refused
 
     def may_see_details(self, request: Request) -> bool:
         """Return whether health shows details: names, paths and errors are for readers.
@@ -272,7 +272,7 @@ class Authenticator:
 
         def may(role: Role) -> bool:
             if self._access is not None:
-                verdict = self._access.authorize(role, found, is_tls=_is_tls(request))
+                verdict = authorize(self._access.policy, role, found, is_tls=_is_tls(request))
                 if verdict.is_refused or not verdict.reason:
                     return not verdict.is_refused
             return without_account[role]
@@ -294,7 +294,7 @@ class Authenticator:
             return False
         authorization = next((value for name, value in headers if name == b"authorization"), b"")
         found = self._by_token(authorization.decode("latin-1"))
-        verdict = access.authorize(Role.READER, found, is_tls=False)
+        verdict = authorize(access.policy, Role.READER, found, is_tls=False)
         if verdict.is_refused:
             return False
         quotas = self._admission.quotas
@@ -325,7 +325,7 @@ class Authenticator:
             return _ANONYMOUS
         user = self._tokens.user(token)
         if user is not None:
-            return Identity(user, Role.ADMIN, by="token")
+            return Identity(user, Role.ADMIN, "token")
         if access is None:
             return _ANONYMOUS
         found = access.accounts.by_token(token.encode("latin-1"), time.time())

@@ -18,10 +18,9 @@ from schemas.events import AccessRefused, Actor
 from security.accounts import Accounts
 from security.accounts_file import AccountsFile
 from security.admission.oidc_keys import Oidc
-from security.identity import NOBODY, Identity, Unproven
+from security.identity import Identity, Unproven
 from security.notices import INTERVAL_S, Notices
-from security.policy import AuthMode, Claim, Policy, Verdict, authorize
-from security.roles import Role
+from security.policy import AuthMode, Policy, Verdict
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -112,19 +111,6 @@ class AccessControl:
         """Reason why the file of accounts, or the issuer, cannot be used now, or None. The last good state holds."""
         problem = None if self._file is None else self._file.problem
         return problem or (None if self.oidc is None else self.oidc.problem)
-
-    def authorize(
-        self,
-        needed: Role | None,
-        found: Identity | Unproven,
-        claims: tuple[Claim, ...] = (),
-        *,
-        is_tls: bool,
-    ) -> Verdict:
-        """Decide by policy and role (`security.policy.authorize`)."""
-        if isinstance(found, Identity):
-            return authorize(self.policy, needed, found, None, claims, is_tls=is_tls)
-        return authorize(self.policy, needed, NOBODY, found, claims, is_tls=is_tls)
 
     def note(self, refused: Refused) -> None:
         """Count a refusal, or a would-be one, and tell of it within bounds."""
@@ -236,13 +222,12 @@ class RefusalAudit:
 
     def _event(self, refused: Refused) -> AccessRefused:
         found, verdict = refused.found, refused.verdict
-        user = found.user if isinstance(found, Identity) else None
-        role = found.role if isinstance(found, Identity) else None
+        identity = found if isinstance(found, Identity) else None
         return AccessRefused(
-            actor=Actor(gateway=self._gateway_id, via=refused.via, peer=refused.peer, user=user),
+            actor=Actor(gateway=self._gateway_id, via=refused.via, peer=refused.peer, user=identity and identity.user),
             request=refused.request,
             needed=refused.needed or None,
-            role=None if role is None else role.word,
+            role=identity and identity.role.word,
             reason=verdict.reason,
             remark=verdict.remark,
             is_refused=verdict.is_refused,

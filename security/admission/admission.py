@@ -19,8 +19,8 @@ from schemas.errors import AccessDeniedError
 from schemas.events import Actor, AnyEvent, BrokerHeartbeat, RegisterBroker, RegisterTopic, UnregisterBroker
 from security.admission.access_control import AccessControl, Refused
 from security.admission.quotas import Charge, GatewayQuotas, peer_name
-from security.identity import NOBODY, Identity, Unproven
-from security.policy import Claim, Verdict
+from security.identity import ANONYMOUS, Identity, Unproven
+from security.policy import Claim, Verdict, authorize
 from security.roles import Role
 
 Broker = tuple[str | None, str | None]
@@ -42,7 +42,7 @@ class Sender(NamedTuple):
 
     actor: Actor
     request: str
-    found: Identity | Unproven = NOBODY
+    found: Identity | Unproven = ANONYMOUS
     is_tls: bool = False
     topic: str | None = None
     broker_name: str | None = None
@@ -158,7 +158,7 @@ class Admission:
     ) -> Verdict:
         """Decide as `authorize` does, and record nothing."""
         claims = tuple(Claim(*broker, _cluster_of(view, broker[1])) for broker in brokers)
-        return access.authorize(needed, sender.found, claims, is_tls=sender.is_tls)
+        return authorize(access.policy, needed, sender.found, claims, is_tls=sender.is_tls)
 
     def authorize_brokers(self, sender: Sender, brokers: Collection[Broker], view: RouteView) -> Sender:
         """Check that a sender may speak for brokers, and return it with these brokers.

@@ -90,7 +90,7 @@ def test_the_file_of_a_stock_broker() -> None:
 def test_what_a_nameserver_needs() -> None:
     accounts = parse(OURS)
     broker = accounts.by_certificate(("subject:CN=x", "dns:b.example"))
-    assert broker == Identity("b", Role.BROKER, frozenset({"c1", "c2"}), frozenset({"broker-a"}), "certificate")
+    assert broker == Identity("b", Role.BROKER, "certificate", frozenset({"c1", "c2"}), frozenset({"broker-a"}))
     assert accounts.accounts["b"].secret_key == "007123"
     assert accounts.by_certificate(("subject:CN=r",)) is None
     old = accounts.by_address("10.0.3.200")

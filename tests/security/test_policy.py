@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.codes import RequestCode
-from security.identity import NOBODY, Identity, Unproven
+from security.identity import ANONYMOUS, Identity, Unproven
 from security.notices import INTERVAL_S, Notices
 from security.policy import REASONS, AuthMode, Claim, Policy, authorize
 from security.roles import BOUND, NEEDED, Role, role_of
@@ -65,7 +65,7 @@ MATRIX: dict[RequestCode, Role | None] = {
 }
 
 READER, BROKER, ADMIN = (Identity(role.word, role, by="certificate") for role in Role)
-WHO = {"nobody": NOBODY, "reader": READER, "broker": BROKER, "admin": ADMIN}
+WHO: dict[str, Identity | Unproven] = {"nobody": ANONYMOUS, "reader": READER, "broker": BROKER, "admin": ADMIN}
 
 
 @pytest.mark.parametrize("mode", AuthMode)
@@ -75,14 +75,16 @@ def test_every_code_by_every_role_in_every_mode(code: RequestCode, who: str, mod
     needed = MATRIX[code]
     assert NEEDED.get(code) is needed
     identity = WHO[who]
-    may = needed is not None and identity.role is not None and identity.role >= needed
+    may = needed is not None and isinstance(identity, Identity) and identity.role >= needed
     verdict = authorize(Policy(mode), NEEDED.get(code), identity, is_tls=False)
     if mode is AuthMode.OFF or may:
         assert verdict == (False, "", "")
         return
     is_enforced = mode is AuthMode.ENFORCE or (mode is AuthMode.ENFORCE_WRITES and needed is not R)
     assert verdict.is_refused is is_enforced
-    assert verdict.reason == ("unknown-request" if needed is None else "anonymous" if identity.role is None else "role")
+    assert verdict.reason == (
+        "unknown-request" if needed is None else "role" if isinstance(identity, Identity) else "anonymous"
+    )
     assert verdict.reason in REASONS
 
 
@@ -112,11 +114,11 @@ def test_whoever_speaks_for_a_broker_needs_its_role() -> None:
     ],
 )
 def test_a_bound_broker(clusters: tuple[str, ...], names: tuple[str, ...], claim: Claim, objection: str) -> None:
-    broker = Identity("b", B, frozenset(clusters), frozenset(names), "signature")
-    verdict = authorize(Policy(AuthMode.ENFORCE), B, broker, None, [claim], is_tls=False)
+    broker = Identity("b", B, "signature", frozenset(clusters), frozenset(names))
+    verdict = authorize(Policy(AuthMode.ENFORCE), B, broker, [claim], is_tls=False)
     assert verdict.is_refused is bool(objection)
     assert objection in verdict.remark
-    assert not authorize(Policy(AuthMode.ENFORCE), B, ADMIN, None, [claim], is_tls=False).is_refused
+    assert not authorize(Policy(AuthMode.ENFORCE), B, ADMIN, [claim], is_tls=False).is_refused
 
 
 @pytest.mark.parametrize("by", ["signature", "token", "certificate", "address"])
@@ -135,7 +137,7 @@ def test_admin_rights_over_plain_tcp_follow_the_policy(by: str) -> None:
 
 
 def test_a_refusal_has_the_reason_of_the_missing_identity() -> None:
-    verdict = authorize(Policy(AuthMode.ENFORCE), R, NOBODY, Unproven("unknown-key", "AccessKey 'x' ..."), is_tls=False)
+    verdict = authorize(Policy(AuthMode.ENFORCE), R, Unproven("unknown-key", "AccessKey 'x' ..."), is_tls=False)
     assert verdict == (True, "unknown-key", "AccessKey 'x' ...")
 
 

@@ -20,7 +20,7 @@ from dev.support.loops import until
 from schemas.events import AccessRefused, decode
 from security.admission.access_control import AccessControl, Refused
 from security.identity import ANONYMOUS
-from security.policy import AuthMode
+from security.policy import AuthMode, authorize
 from security.roles import Role
 from tests.examples.parts import T1, A, register
 
@@ -117,7 +117,7 @@ def test_names_of_a_peers_choice(tmp_path: Path) -> None:
 def test_the_audit_keeps_a_short_form_of_a_refused_request(tmp_path: Path) -> None:
     """However long names are, of whatever characters, for both listeners."""
     control = AccessControl(policy(AuthMode.ENFORCE), accounts_file(tmp_path), Metrics().observe_access)
-    verdict = control.authorize(Role.ADMIN, ANONYMOUS, is_tls=True)
+    verdict = authorize(control.policy, Role.ADMIN, ANONYMOUS, is_tls=True)
     tracemalloc.start()
     try:
         for number, via in enumerate(["remoting", "http"] * 23):
@@ -135,7 +135,7 @@ def test_hosts_of_one_ipv6_network_are_one_kind(tmp_path: Path) -> None:
     control = AccessControl(policy(AuthMode.ENFORCE), accounts_file(tmp_path), Metrics().observe_access)
     told: list[Refused] = []
     control.follow(told.append)
-    verdict = control.authorize(Role.ADMIN, ANONYMOUS, is_tls=True)
+    verdict = authorize(control.policy, Role.ADMIN, ANONYMOUS, is_tls=True)
     for number in range(4):
         control.note(Refused("remoting", "x", "admin", f"[2001:db8::{number}]:1", ANONYMOUS, verdict))
     assert len(told) == 1

@@ -27,7 +27,7 @@ from security.roles import Role
 NEVER = 1e-9
 """Of a rate: what flows in during a test is nothing."""
 VIEW = RouteView.empty()
-BOUND = Identity("bound", Role.BROKER, frozenset({"c"}), frozenset({"b"}), by="token")
+BOUND = Identity("bound", Role.BROKER, "token", frozenset({"c"}), frozenset({"b"}))
 SENDERS = [
     Sender(Actor(gateway="g", via=via, peer=f"10.0.0.{host}:5", user="bound"), "registerBroker", BOUND)
     for host, via in enumerate(("remoting", "http"))
