@@ -4,19 +4,15 @@
 Read in this order::
 
     queues.py       route -> queues to write to, queues to read from            pure
-    changes.py      is this route another one?                                  pure
+    changes.py      comparison of a route with the previous one                 pure
     brokers.py      brokerName -> address for writing, reading, administering   pure
-    namespace.py    names with and without a namespace                          pure
-    selection.py    round robin, avoiding a broker                              pure
     latency.py      which brokers are slow or out of reach                      pure
     rotation.py     which NameServer to ask next; back-off                      pure
-    transport.py    what asks: remoting (remoting.py) or HTTP (http.py)
-    table.py        what follows from the routes of all topics                  pure
-    cache.py        where answers come in and listeners hear of it
+    cache.py        routes of all topics and what follows from them             pure
+    transport.py    what asks: remoting (fetcher.py) or HTTP (http.py)
     fetcher.py      asks NameServers in turn
     follow.py       refresh: polling, long polls
-    client.py       RouteClient: all of it, on asyncio
-    caller.py       Caller: chooses queues for one sender
+    client.py       RouteClient: all of it, on asyncio; names with a namespace
+    caller.py       Caller: chooses queues for one sender, by round robin
     blocking.py     BlockingRouteClient: the same for plain threads
-    cli.py, show.py `routelake route`
 """

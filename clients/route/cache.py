@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes known to a client. Answers come in, callbacks for changes are called. No I/O.
+"""Routes known to a client, and what follows from them. Answers come in, callbacks for changes are called. No I/O.
 
-Next to the `RouteTable` it keeps each topic's tag of the last answer. With the tag, the next NameServer can answer
-"unchanged", or wait for a change.
-
-A topic's publish info and subscribe info are kept only after their first use, and updated with the route.
+Each topic has the tag of the last answer. With the tag, the next NameServer can answer "unchanged", or wait for a
+change. A topic's publish info and subscribe info are kept only after their first use, and updated with the route.
 
 Source (5.5.0): MQClientInstance.updateTopicRouteInfoFromNameServer, isNeedUpdateTopicRouteInfo.
 """
@@ -37,48 +35,60 @@ class Applied(NamedTuple):
     change: RouteChange | None
 
 
-class RouteTable:
-    """Routes by topic and what follows from them.
+log = structlog.get_logger("routelake.route")
+
+Listener = Callable[[RouteChange], None]
+
+_NOTHING: Final = Applied(changed=False, change=None)
+
+
+class RouteCache:
+    """Routes by topic and what follows from them. Topics are named with their namespace here.
 
     Attributes:
         routes: topic to its route (topicRouteTable).
         brokers: brokerName to {brokerId: address} (brokerAddrTable).
         missing: Topics that have a route here although the NameServer does not know them: it no longer does, or the
             route is the default topic's.
+        heard: Topics that some NameServer has said something about.
     """
 
-    def __init__(self) -> None:
-        """Nothing is known."""
+    def __init__(self, default_topic_queue_nums: int) -> None:
+        """Knows nothing.
+
+        Args:
+            default_topic_queue_nums: Queues per broker for a topic that does not exist yet.
+        """
         self.routes: dict[str, TopicRouteData] = {}
         self.brokers: dict[str, dict[int, str]] = {}
         self.missing: set[str] = set()
+        self.heard: set[str] = set()
+        self._default_topic_queue_nums = default_topic_queue_nums
         self._publish: dict[str, TopicPublishInfo] = {}
         self._subscribe: dict[str, frozenset[MessageQueue] | None] = {}
         self._end_points: dict[str, dict[MessageQueue, str]] = {}
+        self._tags: dict[str, str] = {}
+        self._listeners: list[tuple[str | None, Listener]] = []
 
-    def publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Queues to write to; None before the first request for them."""
-        return self._publish.get(topic)
+    # --- what follows from the routes ---
 
-    def want_publish_info(self, topic: str) -> None:
-        """From now on keep publish info: of the route that is known, else an empty one at first.
+    def publish_info(self, topic: str) -> TopicPublishInfo:
+        """Queues to write to, kept from the first request on; without a route an empty info.
 
         Raises:
             OrderConfError: The route's order configuration cannot be read.
         """
         if topic not in self._publish:
-            route = self._current(topic)
+            route = self.current(topic)
             self._publish[topic] = TopicPublishInfo() if route is None else topic_publish_info(topic, route)
+        return self._publish[topic]
 
     def subscribe_info(self, topic: str) -> frozenset[MessageQueue] | None:
-        """Queues to read from; None if not known."""
-        return self._subscribe.get(topic)
-
-    def want_subscribe_info(self, topic: str) -> None:
-        """From now on keep subscribe info, of the route that is known if there is one."""
+        """Queues to read from, kept from the first request on; None without a route."""
         if topic not in self._subscribe:
-            route = self._current(topic)
+            route = self.current(topic)
             self._subscribe[topic] = None if route is None else topic_subscribe_info(topic, route)
+        return self._subscribe[topic]
 
     def broker_name(self, queue: MessageQueue) -> str | None:
         """brokerName of a queue (getBrokerNameFromMessageQueue); None for an unknown queue of a static topic."""
@@ -91,17 +101,62 @@ class RouteTable:
         lacks_publish = publish is not None and not publish.ok
         return lacks_publish or (topic in self._subscribe and self._subscribe[topic] is None)
 
-    def apply(self, topic: str, route: TopicRouteData, *, is_default: bool = False) -> Applied:
-        """Take a route.
+    def current(self, topic: str) -> TopicRouteData | None:
+        """The route as a NameServer has it now."""
+        return None if topic in self.missing else self.routes.get(topic)
 
-        Args:
-            topic: Whose.
-            route: As the NameServer gave it.
-            is_default: It is the default topic's.
+    def tag(self, topic: str) -> str | None:
+        """Tag of the last answer about a topic."""
+        return self._tags.get(topic)
+
+    # --- answers ---
+
+    def take(self, topic: str, answer: RouteAnswer | None) -> Applied:
+        """Take a NameServer's answer about a topic; None says that the tag still stands.
 
         Raises:
-            OrderConfError: Its order configuration cannot be read, and somebody wants to publish. Nothing was changed.
+            OrderConfError: The order configuration cannot be read, and publish info is kept. Nothing was changed.
         """
+        self.heard.add(topic)
+        if answer is None:
+            known = self.current(topic)
+            if known is None or not self.needs_update(topic):
+                return _NOTHING
+            answer = RouteAnswer(known, self._tags.get(topic))
+        applied = self._gone(topic) if answer.route is None else self._apply(topic, answer.route)
+        self._tags.pop(topic, None)
+        if answer.tag is not None:
+            self._tags[topic] = answer.tag
+        self._notify(applied.change)
+        return applied
+
+    def take_default(self, topic: str, answer: RouteAnswer | None) -> Applied:
+        """Take the default topic's route for a topic that does not exist yet, with fewer queues.
+
+        The topic's tag, that of its absence, stays: with it a NameServer can say when the topic has come into being.
+
+        Raises:
+            OrderConfError: See `take`.
+        """
+        if answer is None or answer.route is None:
+            return _NOTHING
+        applied = self._apply(topic, clamped(answer.route, self._default_topic_queue_nums), is_default=True)
+        self._notify(applied.change)
+        return applied
+
+    def forget(self, topic: str) -> None:
+        """Drop everything known of a topic."""
+        for known in (self.routes, self._publish, self._subscribe, self._end_points, self._tags):
+            known.pop(topic, None)
+        self.missing.discard(topic)
+        self.heard.discard(topic)
+
+    def clean_offline_brokers(self) -> None:
+        """Drop addresses that no route names any more (cleanOfflineBroker)."""
+        self.brokers = without_offline(self.brokers, self.routes.values())
+
+    def _apply(self, topic: str, route: TopicRouteData, *, is_default: bool = False) -> Applied:
+        """Take a route; ``is_default``: it is the default topic's. Raises OrderConfError."""
         old = self.routes.get(topic)
         is_new = topic_route_data_changed(old, route)
         renews = is_new or self.needs_update(topic)
@@ -121,103 +176,14 @@ class RouteTable:
         self.routes[topic] = route
         return Applied(changed=True, change=news)
 
-    def gone(self, topic: str) -> RouteChange | None:
+    def _gone(self, topic: str) -> Applied:
         """The NameServer does not know the topic: what is known stays; the first time, that is news."""
         if topic not in self.routes or topic in self.missing:
-            return None
-        self.missing.add(topic)
-        return RouteChange(topic, self.routes[topic], None)
-
-    def forget(self, topic: str) -> None:
-        """Drop a topic that nobody is interested in any more."""
-        self.routes.pop(topic, None)
-        self._publish.pop(topic, None)
-        self._subscribe.pop(topic, None)
-        self._end_points.pop(topic, None)
-        self.missing.discard(topic)
-
-    def _current(self, topic: str) -> TopicRouteData | None:
-        """The route as a NameServer has it now."""
-        return None if topic in self.missing else self.routes.get(topic)
-
-    def clean_offline_brokers(self) -> None:
-        """Drop addresses that no route names any more (cleanOfflineBroker)."""
-        self.brokers = without_offline(self.brokers, self.routes.values())
-
-
-log = structlog.get_logger("routelake.route")
-
-Listener = Callable[[RouteChange], None]
-
-_NOTHING: Final = Applied(changed=False, change=None)
-
-
-class RouteCache:
-    """Topics are named with their namespace here.
-
-    Attributes:
-        table: Routes and what follows from them.
-        heard: Topics that some NameServer has said something about.
-    """
-
-    def __init__(self, default_topic_queue_nums: int) -> None:
-        """Knows nothing.
-
-        Args:
-            default_topic_queue_nums: Queues per broker for a topic that does not exist yet.
-        """
-        self.table = RouteTable()
-        self.heard: set[str] = set()
-        self._default_topic_queue_nums = default_topic_queue_nums
-        self._tags: dict[str, str] = {}
-        self._listeners: list[tuple[str | None, Listener]] = []
-
-    def tag(self, topic: str) -> str | None:
-        """Tag of the last answer about a topic."""
-        return self._tags.get(topic)
-
-    def take(self, topic: str, answer: RouteAnswer | None) -> Applied:
-        """Take a NameServer's answer about a topic; None says that the tag still stands.
-
-        Raises:
-            OrderConfError: See `RouteTable.apply`.
-        """
-        self.heard.add(topic)
-        if answer is None:
-            known = None if topic in self.table.missing else self.table.routes.get(topic)
-            if known is None or not self.table.needs_update(topic):
-                return _NOTHING
-            answer = RouteAnswer(known, self._tags.get(topic))
-        if answer.route is None:
-            applied = Applied(changed=False, change=self.table.gone(topic))
-        else:
-            applied = self.table.apply(topic, answer.route)
-        self._tags.pop(topic, None)
-        if answer.tag is not None:
-            self._tags[topic] = answer.tag
-        self._notify(applied.change)
-        return applied
-
-    def take_default(self, topic: str, answer: RouteAnswer | None) -> Applied:
-        """Take the default topic's route for a topic that does not exist yet, with fewer queues.
-
-        The topic's tag, that of its absence, stays: with it a NameServer can say when the topic has come into being.
-
-        Raises:
-            OrderConfError: See `RouteTable.apply`.
-        """
-        if answer is None or answer.route is None:
             return _NOTHING
-        route = clamped(answer.route, self._default_topic_queue_nums)
-        applied = self.table.apply(topic, route, is_default=True)
-        self._notify(applied.change)
-        return applied
+        self.missing.add(topic)
+        return Applied(changed=False, change=RouteChange(topic, self.routes[topic], None))
 
-    def forget(self, topic: str) -> None:
-        """Drop everything known of a topic."""
-        self.table.forget(topic)
-        self.heard.discard(topic)
-        self._tags.pop(topic, None)
+    # --- listeners ---
 
     def listen(self, listener: Listener, topic: str | None) -> Callable[[], None]:
         """Call a function with every change, or with those of one topic. Returns what ends it."""

@@ -87,7 +87,6 @@ class RouteClient:
             self.namespace = next(filter(None, map(instance_of_endpoint, addresses)), "")
         self.faults = FaultTable()
         self._cache = RouteCache(self.settings.default_topic_queue_nums)
-        self._table = self._cache.table
         self._locks: dict[str, asyncio.Lock] = {}
         self._fetcher = RouteFetcher(addresses, self.settings, self.choice, self._now_s)
         self._followers = Followers(self._cache, self._fetcher, self.faults, self.settings, self.choice)
@@ -117,16 +116,16 @@ class RouteClient:
             ClientError: No NameServer answered.
         """
         name = self.with_namespace(topic)
-        if name not in self._table.routes:
+        if name not in self._cache.routes:
             await self.update(topic)
-        found = self._table.routes.get(name)
+        found = self._cache.routes.get(name)
         if found is None:
             raise NoRouteError(topic, f"no route info of this topic: {name}")
         return found
 
     def cached_route(self, topic: str) -> TopicRouteData | None:
         """The topic's route as last heard of, without asking anybody."""
-        return self._table.routes.get(self.with_namespace(topic))
+        return self._cache.routes.get(self.with_namespace(topic))
 
     def forget(self, topic: str) -> None:
         """Drop everything known of a topic and follow it no more."""
@@ -186,18 +185,15 @@ class RouteClient:
             OrderConfError: The order configuration cannot be read.
         """
         name = self.with_namespace(topic)
-        info = self._table.publish_info(name)
-        if info is None:
-            self._table.want_publish_info(name)
-            info = self._table.publish_info(name) or TopicPublishInfo()
+        info = self._cache.publish_info(name)
         if not info.ok:
             with contextlib.suppress(AnswerError):  # as RocketMQ does; it will be raised below if it persists
                 await self.update(topic)
-            info = self._table.publish_info(name) or TopicPublishInfo()
+            info = self._cache.publish_info(name)
         if info.have_topic_router_info or info.ok:
             return info
         await self.update(topic, is_default=True)
-        return self._table.publish_info(name) or TopicPublishInfo()
+        return self._cache.publish_info(name)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues to write to, without namespace (fetchPublishMessageQueues).
@@ -219,10 +215,9 @@ class RouteClient:
             ClientError: No NameServer answered.
         """
         name = self.with_namespace(topic)
-        self._table.want_subscribe_info(name)
-        if self._table.subscribe_info(name) is None:
+        if self._cache.subscribe_info(name) is None:
             await self.update(topic)
-        found = self._table.subscribe_info(name)
+        found = self._cache.subscribe_info(name)
         if not found:
             raise NoRouteError(topic, f"no queue of {name} can be read, or no route info of this topic")
         return frozenset(map(self._without_namespace, found))
@@ -269,7 +264,7 @@ class RouteClient:
     @property
     def broker_table(self) -> find.BrokerTable:
         """All brokers of all routes, for the functions of `clients.route.brokers`."""
-        return self._table.brokers
+        return self._cache.brokers
 
     # --- news ---
 
@@ -297,8 +292,7 @@ class RouteClient:
             await self.update(topic)
             if changes.empty():
                 name = self.with_namespace(topic)
-                route = None if name in self._table.missing else self._table.routes.get(name)
-                changes.put_nowait(RouteChange(name, None, route))
+                changes.put_nowait(RouteChange(name, None, self._cache.current(name)))
             while True:
                 yield await changes.get()
         finally:
@@ -328,13 +322,13 @@ class RouteClient:
         return MessageQueue(topic, queue.broker_name, queue.queue_id)
 
     def _held(self, queue: MessageQueue) -> str | None:
-        return self._table.broker_name(
+        return self._cache.broker_name(
             MessageQueue(self.with_namespace(queue.topic), queue.broker_name, queue.queue_id)
         )
 
     def _master_of(self, queue: MessageQueue) -> str | None:
         broker_name = self._held(queue)
-        return None if broker_name is None else find.find_broker_address_in_publish(self._table.brokers, broker_name)
+        return None if broker_name is None else find.find_broker_address_in_publish(self._cache.brokers, broker_name)
 
     def _member_of(
         self, queue: MessageQueue, broker_id: int, *, only_this_broker: bool
@@ -343,7 +337,7 @@ class RouteClient:
         if broker_name is None:
             return None
         return find.find_broker_address_in_subscribe(
-            self._table.brokers, broker_name, broker_id, only_this_broker=only_this_broker
+            self._cache.brokers, broker_name, broker_id, only_this_broker=only_this_broker
         )
 
     @staticmethod

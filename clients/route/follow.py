@@ -140,14 +140,14 @@ class Followers:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(self._jittered(self._settings.poll_name_server_interval_s))
-            self._cache.table.clean_offline_brokers()
+            self._cache.clean_offline_brokers()
 
     async def _detect(self) -> None:
         settings, faults = self._settings, self._faults
         while True:
             await asyncio.sleep(min(_DETECT_ROUND_S, settings.detect_interval_s))
             for name in faults.due(round(self._now_s() * 1000), round(settings.detect_interval_s * 1000)):
-                address = find_broker_address_in_publish(self._cache.table.brokers, name)
+                address = find_broker_address_in_publish(self._cache.brokers, name)
                 topic = next(iter(self._tasks), None)
                 if address is None:
                     faults.remove(name)

@@ -176,7 +176,7 @@ def test_where_to_send_and_read() -> None:
             await client.publish_address(MessageQueue("orders", "nobody", 0))
         # Unknown so far: found by asking.
         client.forget("orders")
-        client._cache.table.clean_offline_brokers()
+        client._cache.clean_offline_brokers()
         assert client.broker_table == {}
         assert await client.publish_address(queue) == "m:10909"
 

@@ -15,7 +15,7 @@ from clients.route.brokers import (
     find_broker_address_in_subscribe,
     select_broker_addr,
 )
-from clients.route.cache import RouteCache, RouteTable
+from clients.route.cache import RouteCache
 from clients.route.changes import RouteChange
 from clients.route.errors import BadRouteError, OrderConfError
 from clients.route.queues import MessageQueue, clamped, topic_publish_info, topic_subscribe_info
@@ -87,8 +87,8 @@ def test_a_static_topic_has_logical_queues() -> None:
     data = route(mappings={"broker-a": mapping})
     assert published(data) == [("__syslo__global__", 0), ("__syslo__global__", 1)]
     assert len(topic_subscribe_info(T, data)) == 2
-    table = RouteTable()
-    table.apply(T, data)
+    table = RouteCache(4)
+    table.take(T, RouteAnswer(data))
     assert table.broker_name(MessageQueue(T, "__syslo__global__", 0)) == "broker-a"
     assert table.broker_name(MessageQueue(T, "__syslo__global__", 1)) == "__syslo__none__"
     assert table.broker_name(MessageQueue(T, "__syslo__global__", 9)) is None
@@ -186,7 +186,7 @@ def test_the_first_route_is_news_and_the_same_one_is_not() -> None:
 
 def test_an_equal_route_is_announced_to_a_reader_without_derived_queues() -> None:
     heard, bare = Heard(), route(groups=[])
-    heard.cache.table.want_publish_info(T)
+    heard.cache.publish_info(T)
     heard.cache.take(T, RouteAnswer(bare, '"1-x"'))
     heard.news()
     assert heard.cache.take(T, None).changed  # there is a route and still no queue
@@ -195,12 +195,11 @@ def test_an_equal_route_is_announced_to_a_reader_without_derived_queues() -> Non
     heard.cache.take(T, RouteAnswer(route(), '"2-x"'))
     assert not heard.cache.take(T, None).changed
     heard.cache.take(T, RouteAnswer(None, '"3-none"'))
-    heard.cache.table.want_subscribe_info(T)
-    assert heard.cache.table.subscribe_info(T) is None
+    assert heard.cache.subscribe_info(T) is None
     heard.news()
     assert heard.cache.take(T, RouteAnswer(route(), '"4-x"')).changed
     assert [change.new for change in heard.news()] == [route()]
-    info, queues = heard.cache.table.publish_info(T), heard.cache.table.subscribe_info(T)
+    info, queues = heard.cache.publish_info(T), heard.cache.subscribe_info(T)
     assert info is not None and info.ok
     assert queues is not None and len(queues) == 4
 
@@ -208,12 +207,10 @@ def test_an_equal_route_is_announced_to_a_reader_without_derived_queues() -> Non
 def test_what_follows_from_a_known_route_is_there_at_once() -> None:
     heard = Heard()
     heard.cache.take(T, RouteAnswer(route()))
-    heard.cache.table.want_publish_info(T)
-    heard.cache.table.want_subscribe_info(T)
-    info, queues = heard.cache.table.publish_info(T), heard.cache.table.subscribe_info(T)
+    info, queues = heard.cache.publish_info(T), heard.cache.subscribe_info(T)
     assert info is not None and info.ok and info.have_topic_router_info
     assert queues is not None and len(queues) == 4
-    assert not heard.cache.table.needs_update(T)
+    assert not heard.cache.needs_update(T)
 
 
 def test_a_topic_that_is_gone_keeps_its_route_and_is_news_once() -> None:
@@ -224,21 +221,21 @@ def test_a_topic_that_is_gone_keeps_its_route_and_is_news_once() -> None:
     for _ in range(2):
         assert not heard.cache.take(T, RouteAnswer(None, '"2-none"')).changed
     assert heard.news() == [RouteChange(T, data, None)]
-    assert heard.cache.table.routes[T] == data
+    assert heard.cache.routes[T] == data
     assert heard.cache.take(T, None) == (False, None)  # still gone
     assert not heard.cache.take(T, RouteAnswer(data)).changed
     assert heard.news() == [RouteChange(T, data, data)]
-    assert heard.cache.table.missing == set()
+    assert heard.cache.missing == set()
 
 
 def test_the_default_topics_route_serves_until_the_topic_is_there() -> None:
     heard = Heard()
-    heard.cache.table.want_publish_info(T)
+    heard.cache.publish_info(T)
     heard.cache.take(T, RouteAnswer(None, '"1-none"'))
     assert not heard.cache.take_default(T, RouteAnswer(None)).changed
     assert not heard.cache.take_default(T, None).changed
     assert heard.cache.take_default(T, RouteAnswer(route([row("a", read=8), row("b", read=2)]), '"1-tbw"')).changed
-    info = heard.cache.table.publish_info(T)
+    info = heard.cache.publish_info(T)
     assert info is not None and len(info.message_queue_list) == 6
     assert heard.cache.tag(T) == '"1-none"'
     assert len(heard.news()) == 1
@@ -247,32 +244,32 @@ def test_the_default_topics_route_serves_until_the_topic_is_there() -> None:
     created = route([row("a", read=4)])
     assert heard.cache.take(T, RouteAnswer(created)).changed
     assert [change.new for change in heard.news()] == [created]
-    info = heard.cache.table.publish_info(T)
+    info = heard.cache.publish_info(T)
     assert info is not None and len(info.message_queue_list) == 4
 
 
 def test_a_broken_order_configuration_changes_nothing_for_producers_and_is_no_matter_to_others() -> None:
     heard, data = Heard(), route()
-    heard.cache.table.want_publish_info(T)
+    heard.cache.publish_info(T)
     heard.cache.take(T, RouteAnswer(data, '"1-x"'))
     with pytest.raises(OrderConfError):
         heard.cache.take(T, RouteAnswer(route(order="x"), '"2-y"'))
-    assert heard.cache.table.routes[T] == data
+    assert heard.cache.routes[T] == data
     assert heard.cache.tag(T) == '"1-x"'
     heard.cache.take("another", RouteAnswer(route(order="x")))
-    assert "another" in heard.cache.table.routes
+    assert "another" in heard.cache.routes
 
 
 def test_addresses_that_no_route_names_go() -> None:
     cache = RouteCache(4)
     cache.take("t1", RouteAnswer(route([row("a")], [group("a", {0: "m:1", 1: "s:1"}), group("b", {0: "m:2"})])))
     cache.take("t1", RouteAnswer(route([row("a")], [group("a", {0: "m:9"})])))
-    assert cache.table.brokers == {"a": {0: "m:9"}, "b": {0: "m:2"}}
-    cache.table.clean_offline_brokers()
-    assert cache.table.brokers == {"a": {0: "m:9"}}
+    assert cache.brokers == {"a": {0: "m:9"}, "b": {0: "m:2"}}
+    cache.clean_offline_brokers()
+    assert cache.brokers == {"a": {0: "m:9"}}
     cache.forget("t1")
-    cache.table.clean_offline_brokers()
-    assert cache.table.brokers == {}
+    cache.clean_offline_brokers()
+    assert cache.brokers == {}
 
 
 def test_a_listener_that_fails_disturbs_nobody_and_one_can_leave() -> None:
