@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 from cli.data_options import LakeUrl, LogUrl, lake_place, log_url
 from cli.lake import lake_folder
 from cli.options import usable_folder
+from cli.output import TextOutput
 from eventlog.urls import is_kafka, sqlite_path
 from runtime.machine import acting_as_owner
 from runtime.version import PROGRAM
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from ops.doctor.examine import Examination
     from ops.doctor.preflight import Check
     from ops.doctor.repair import Repair
-
-
-class Output(StrEnum):
-    """Form of the output."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def doctor(
@@ -55,7 +48,7 @@ def doctor(
     preflight: Annotated[
         bool, typer.Option("--preflight", help="Before an upgrade: check machine and data for this release.")
     ] = False,
-    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TEXT,
+    output: Annotated[TextOutput, typer.Option("-o", "--output", help="Output format.")] = TextOutput.TEXT,
 ) -> None:
     """Check tables, event log and checkpoint, and print the repair of each problem. Only --repair changes anything.
 
@@ -79,7 +72,7 @@ def doctor(
             )
         with lake_folder(data_dir, lake) as folder:
             found = examine(folder.parent, path, thorough=thorough)
-        shown = _as_json(found, None) if output is Output.JSON else _as_text(found, None)
+        shown = _as_json(found, None) if output is TextOutput.JSON else _as_text(found, None)
         print(shown.replace(str(folder), place.url).replace(str(folder.parent), place.url))
         raise typer.Exit(0 if found.is_well else 1)
     if place.folder != (data_dir / "lake").resolve():
@@ -93,9 +86,9 @@ def doctor(
             work, found = None, examine(data_dir, path, thorough=thorough)
         checks = _preflight(found) if preflight else []
     if preflight:
-        print(_checks_as_json(checks) if output is Output.JSON else _checks_as_text(checks))
+        print(_checks_as_json(checks) if output is TextOutput.JSON else _checks_as_text(checks))
         raise typer.Exit(1 if any(check.level == "WRONG" for check in checks) else 0)
-    print(_as_json(found, work) if output is Output.JSON else _as_text(found, work))
+    print(_as_json(found, work) if output is TextOutput.JSON else _as_text(found, work))
     raise typer.Exit(0 if found.is_well else 1)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, ClassVar
 from cli import preflight
 from cli.data_options import DataOptions
 from cli.options import Options, option, usable_folder
+from cli.output import warn
 from pipelines.cluster.master import LOCAL, Cluster, read_cluster
 from runtime.children import wait_for_orphans
 from runtime.java import use_java
@@ -105,7 +105,7 @@ class FoldOptions(Options):
         preflight.check_user()
         use_java()
         self._validate_cluster(data.data_dir)
-        wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
+        wait_for_orphans(data.data_dir, warn)
         preflight.check_lake(data.lake_place, fold=True, standby=standby)
 
     def cluster(self, data_dir: Path) -> Cluster | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
@@ -15,6 +14,7 @@ from api.settings.keys import parse_percent
 from cli import preflight
 from cli.data_options import DataOptions
 from cli.options import Options, option
+from cli.output import warn
 from cli.preflight import Listen
 from runtime.children import SUPERVISED, wait_for_orphans
 from runtime.secrets import keep_from_children
@@ -329,7 +329,7 @@ class GatewayOptions(Options):
         preflight.check_data_dir(data.data_dir)
         preflight.check_log(data.log, data.data_dir)
         preflight.check_lake(data.lake_place, fold=False)
-        wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
+        wait_for_orphans(data.data_dir, warn)
         preflight.check_listening(*listen, supervised=supervised)
         asks = self.auth.enforces or self.tls.knows_clients
         preflight.check_exposed(
@@ -338,7 +338,7 @@ class GatewayOptions(Options):
         preflight.check_proxied(http, asks=self.auth.enforces)
         exposure = None if asks else preflight.exposure(*listen)
         if exposure is not None and SUPERVISED not in os.environ:
-            print(f"routelake: {exposure}", file=sys.stderr)
+            warn(exposure)
 
     def percent(self) -> int:
         """The share of --self-preservation, in percent; 0: off.

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli.doctor import Output
+from cli.output import TextOutput
 from ops.capacity import Demand, Plan
 
 _PORTS = {
@@ -60,7 +60,7 @@ def plan(
             "--event-log-retention-hours", min=0, max=876_000, help="Retention time of the event log, in hours."
         ),
     ] = 24.0,
-    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TEXT,
+    output: Annotated[TextOutput, typer.Option("-o", "--output", help="Form of the output.")] = TextOutput.TEXT,
 ) -> None:
     """Print memory, processor, disk and ports for a number of brokers and topics.
 
@@ -83,7 +83,7 @@ def plan(
         history_days=history_days,
     )
     found = plan(demand)
-    print(_as_json(demand, found) if output is Output.JSON else _as_text(demand, found))
+    print(_as_json(demand, found) if output is TextOutput.JSON else _as_text(demand, found))
 
 
 def _as_json(demand: Demand, found: Plan) -> str:

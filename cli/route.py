@@ -3,20 +3,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from cli.client_options import ClientOptions, HttpToken, secret
 from cli.options import NamesrvOrHttp, with_options
-
-
-class Output(StrEnum):
-    """Form of the output."""
-
-    TABLE = "table"
-    JSON = "json"
+from cli.output import Output
 
 
 @with_options

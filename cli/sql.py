@@ -11,7 +11,7 @@ import typer
 from cli.data_options import DataDir, LakeUrl
 from cli.fold_options import DriverMemory
 from cli.lake import lake_folder
-from cli.route import Output
+from cli.output import Form, Output
 from runtime.java import use_java
 from schemas.errors import SetupError
 
@@ -38,7 +38,6 @@ def sql(
     if as_json and as_csv:
         raise SetupError("--json and --csv cannot be used together. Choose one")
     keep_pandas_out()
-    from cli.history.show import Form
     from cli.sql_show import run_sql
 
     form = Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE

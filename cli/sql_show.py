@@ -7,15 +7,13 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 
-from cli.admin.report import write_table
-from cli.history.show import Form
+from cli.output import Form, json_value, warn, write_table
 from lake.history.report_duckdb import MACROS, DuckLake
 from lake.history.sql_views import VIEWS
 from schemas.errors import RoutelakeError, one_line
@@ -71,7 +69,7 @@ def _converse(lake: DuckLake, form: Form, limit: int | None) -> None:
                 lake.refresh()
                 _run(lake, whole, form, limit)
         except StatementError as error:
-            print(f"routelake: {error}", file=sys.stderr)
+            warn(str(error))
         except KeyboardInterrupt:
             print(file=sys.stderr)
             text = ""
@@ -100,7 +98,7 @@ def _print(connection: duckdb.DuckDBPyConnection, form: Form, limit: int | None)
         sys.stdout.writelines(csv_line(map(_csv_value, row)) for row in _rows(connection, limit))
         return
     for row in _rows(connection, limit):
-        print(json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False))
+        print(json.dumps(dict(zip(names, map(json_value, row), strict=True)), ensure_ascii=False))
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, limit: int | None) -> Iterator[tuple[Any, ...]]:
@@ -114,7 +112,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, limit: int | None) -> Iterator[
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401 (of any column)
-    plain = _plain(value)
+    plain = json_value(value)
     return "" if plain is None else plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
@@ -122,21 +120,4 @@ def _csv_value(value: Any) -> Any:  # noqa: ANN401 (of any column)
     """For `csv_line`: numbers as numbers, of whatever size."""
     if isinstance(value, Decimal) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return str(value) if isinstance(value, float) else _plain(value)
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 (of any column)
-    """As JSON has it; times in RFC 3339."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return str(value)
+    return str(value) if isinstance(value, float) else json_value(value)

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from cli.admin.report import CommandResult, Output, Status, show_dry_run, show_report, warn
+from cli.admin.report import CommandResult, Status, show_dry_run, show_report
 from cli.admin.session import Admin, Signs
 from cli.client_options import ClientOptions, credentials
 from cli.options import Namesrv, Options, option, show_options
+from cli.output import Output, warn
 from remoting.client import RemotingClient
 from remoting.errors import AnswerError
 from schemas.codes import ResponseCode

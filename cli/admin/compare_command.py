@@ -19,9 +19,10 @@ import typer
 from cli.admin import answers, requests, values
 from cli.admin.clusters import Server
 from cli.admin.command import command
-from cli.admin.report import CommandResult, Output
+from cli.admin.report import CommandResult
 from cli.admin.session import Admin
 from cli.foreign_text import printable
+from cli.output import Output
 from remoting.errors import AnswerError, ClientError
 from schemas.broker import TopicQueueMappingInfo
 from schemas.codes import ResponseCode

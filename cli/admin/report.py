@@ -3,27 +3,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
-
-from rich.table import Table
 
 from cli.foreign_text import printable
-from cli.plain_console import PlainConsole
-
-_NOTHING: Final = "-"
-"""Empty cell of a table with columns that are separated by blanks."""
-
-
-class Output(StrEnum):
-    """Form of a command's result."""
-
-    TABLE = "table"
-    JSON = "json"
+from cli.output import Output, warn, write_json, write_table
 
 
 class Status(StrEnum):
@@ -76,11 +61,6 @@ class CommandResult:
     data: object = None
     empty: str = ""
     failed: bool = False
-
-
-def warn(message: str) -> None:
-    """One line on standard error."""
-    print(f"routelake: {printable(message)}", file=sys.stderr)
 
 
 def show_report(report: CommandResult, outcomes: Sequence[Outcome], output: Output) -> None:
@@ -170,35 +150,3 @@ def show_dry_run(requests: Sequence[Sent], failures: Sequence[Outcome], output: 
     for one in failures:
         print(printable(f"{one.name} {one.address}: {one.request} {one.status}: {one.detail}"))
     print("Dry run: nothing was changed.")
-
-
-def write_json(document: object) -> None:
-    """One document, indented, on standard output."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def write_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on standard output; text stands as it is, without markup.
-
-    In a pipe or a file as mqadmin writes it: titles behind ``#``, columns told apart by two blanks, nothing cut.
-    """
-    console = PlainConsole()
-    if not console.is_terminal:
-        _write_plain(titles, rows)
-        return
-    table = Table(*titles)
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    console.print(table)
-
-
-def _write_plain(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A line a row; an empty cell is a dash, so that every row has the same number of words between the gaps."""
-    lines = [[f"#{title}" for title in titles], *([_plain(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _plain(cell: object) -> str:
-    return printable(" ".join(str(cell).splitlines()).strip()) or _NOTHING

@@ -18,9 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cli.admin import answers, requests
 from cli.admin.clusters import Server
-from cli.admin.report import Outcome, Output, Sent, Status, warn
+from cli.admin.report import Outcome, Sent, Status
 from cli.admin.values import name_servers
 from cli.foreign_text import printable
+from cli.output import Output, warn
 from cli.plain_console import PlainConsole
 from remoting.client import RemotingClient, Sign
 from remoting.codec.frame import RemotingCommand

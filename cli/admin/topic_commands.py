@@ -23,8 +23,9 @@ from cli.admin.clusters import (
 )
 from cli.admin.command import command
 from cli.admin.java_hash import hash_order
-from cli.admin.report import CommandResult, Output, warn
+from cli.admin.report import CommandResult
 from cli.admin.session import NAME_SERVER, Admin
+from cli.output import Output, warn
 from clients.broker.topic_config import TopicConfig
 from remoting.codec.frame import RemotingCommand
 from schemas.broker import MASTER_ID

@@ -13,10 +13,10 @@ import typer
 from cli.client_options import HttpToken, secret
 from cli.data_options import lake_place
 from cli.options import Options, no_password, option, usable_folder
+from cli.output import Form
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
-    from cli.history.show import Form
     from cli.history.source import Source
 
 _DEFAULT_GATEWAY: Final = "127.0.0.1:8080"
@@ -113,8 +113,6 @@ class ShownWhole(Options):
     @property
     def form(self) -> Form:
         """A table, JSON or CSV. Raises SetupError."""
-        from cli.history.show import Form
-
         if self.as_json and self.as_csv:
             raise SetupError("--json and --csv cannot be used together. Choose one")
         return Form.JSON if self.as_json else Form.CSV if self.as_csv else Form.TABLE

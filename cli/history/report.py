@@ -16,12 +16,11 @@ from cli.fold_options import DriverMemory
 from cli.history.options import From, Shown, To, is_on_command_line
 from cli.lake import lake_folder
 from cli.options import no_password, with_options
+from cli.output import Form, json_value, write_table
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from cli.history.show import Form
 
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -84,8 +83,6 @@ def report(
     brokers. uneven: topics with different queues or perm on their brokers, at the end. Tables at a URL are downloaded
     first, with their whole history.
     """
-    from cli.history.show import Form
-
     if as_html and shown.form is not Form.TABLE:
         raise SetupError("--html cannot be used with --json or --csv. Choose one")
     zone = shown.zone
@@ -173,12 +170,11 @@ def _show(
     window: tuple[datetime, datetime],
     zone: tzinfo | None,
 ) -> None:
-    from cli.admin.report import write_table
-    from cli.history.show import Form, local_text, plain_text, write_rows
+    from cli.history.show import local_text, plain_text, write_rows
 
     shown = rows if limit is None else rows[:limit]
     if form is not Form.TABLE:
-        plain = [dict(zip(columns, map(_plain, row), strict=True)) for row in shown]
+        plain = [dict(zip(columns, map(json_value, row), strict=True)) for row in shown]
         write_rows([plain], form, tuple(columns))
         return
 
@@ -224,11 +220,6 @@ def _window_text(window: tuple[datetime, datetime], zone: tzinfo | None) -> str:
     since, until = window
     begin = "the beginning" if since == _BEGINNING else local_text(since, zone)
     return f"from {begin} to {local_text(until, zone)}, {zone_text(until, zone)}"
-
-
-def _plain(value: object) -> object:
-    """As JSON has it."""
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
 def register(group: typer.Typer) -> None:

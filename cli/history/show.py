@@ -8,13 +8,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
-from enum import StrEnum
 from itertools import chain, groupby
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cli.admin.report import write_table
 from cli.history.source import DiffPage
+from cli.output import Form, write_table
 from schemas.errors import SetupError
 
 _SHOWN_TOPICS: Final = 3
@@ -33,14 +32,6 @@ _WITH_OFFSET: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[ Tt](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?) ?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _DIFF_TITLES: Final = ("Table", "", "Key", "Change")
-
-
-class Form(StrEnum):
-    """Form of the output."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
 
 
 def show_changes(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int | None, zone: tzinfo | None) -> None:

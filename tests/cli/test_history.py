@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from cli.data_options import lake_place
-from cli.history.show import Form, show_changes, show_diff
+from cli.history.show import show_changes, show_diff
 from cli.history.source import of_gateway, of_tables
+from cli.output import Form
 from dev.support.command import command, process
 from dev.support.http_api import broker
 from dev.support.live import LiveRoutelake
