@@ -262,7 +262,7 @@ class NameServerHandler:
         event = self._event(request)
         if event is not None:
             assert isinstance(event, BrokerHeartbeat)
-            await self._gateway.propose(event, request.sender)
+            await self._gateway.write(event, request.sender)
         header = commands.read_broker_header(request.command)
         live = self._gateway.live_view.view.live_row(
             header.broker_name or "", header.cluster_name or "", header.broker_addr or ""
@@ -284,7 +284,7 @@ class NameServerHandler:
             known = self._heartbeats.keep(connection.id, command, event)
             if connection.closed:
                 self._heartbeats.forget(connection.id)
-        await self._gateway.propose(known.event, sender, (known.key, known.payload))
+        await self._gateway.write(known.event, sender, (known.key, known.payload))
         return response()
 
     async def _get_broker_member_group(self, request: Request) -> RemotingCommand:
