@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The streaming query of the fold: event log, state machine, Delta tables, under one checkpoint.
 
-    read_stream -> one row per (record, shard) -> transformWithState by shard
+    read_stream -> blocks of records (pipelines.blocks) -> transformWithState by shard
                 -> foreachBatch: collect the shards' parts, commit an epoch with delta-rs
 
 The checkpoint folder can be deleted at any time while the fold is stopped: the next start seeds its state from the
@@ -24,7 +24,6 @@ from typing import Final
 import msgspec
 import structlog
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eventlog.open import open_log
@@ -35,7 +34,7 @@ from lake.history.intervals import BackgroundStep, IntervalKeeper
 from lake.publisher import Publisher
 from lake.write.batch import Batch
 from lake.write.maintenance import Maintenance
-from lake.write.partition import SHARD_KEYS, seed_rows, shard_keys
+from lake.write.partition import SHARD_KEYS, seed_rows
 from lake.write.seed import Seed, read_seed
 from lake.write.writer import LakeWriter, rewind
 from nameserver.state_machine.state import RouteState
@@ -43,7 +42,6 @@ from pipelines.cluster.master import Cluster, shards_for
 from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor, files_of_task
 from pipelines.source import PaceSettings, read_stream
 from schemas.errors import SetupError
-from schemas.events import KEY_EVERYTHING
 from schemas.tables import FOLD_HASTEN_FILE, FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
 
 log = structlog.get_logger("routelake.fold")
@@ -178,13 +176,14 @@ class FoldQuery:
 
     def _start(self, spark: SparkSession, seed: Seed) -> StreamingQuery:
         settings = self._settings
-        records = read_stream(
+        blocks = read_stream(
             spark,
             settings.log_url,
             seed.next_offset,
             seed.state.now_ms,
             settings.max_records_per_batch,
             settings.max_bytes_per_batch,
+            shards=settings.shards,
             pace=PaceSettings(
                 cores=settings.cores,
                 burst_s=_PACE_BURST_S,
@@ -196,8 +195,7 @@ class FoldQuery:
         )
         initial = spark.createDataFrame(seed_rows(seed.state, settings.shards), SEED_SCHEMA).groupBy("shard")
         parts = (
-            by_shard(records, settings.shards)
-            .withWatermark("eventTime", _WATERMARK_DELAY)
+            blocks.withWatermark("eventTime", _WATERMARK_DELAY)
             .groupBy("shard")
             .transformWithState(
                 statefulProcessor=RouteProcessor(uuid.uuid4().hex, partial(files_of_task, self._spool_dir)),
@@ -269,26 +267,6 @@ class FoldQuery:
         self.query.stop()
         self._intervals.wait(_STEP_AT_MOST_S)
         self._log.close()
-
-
-def by_shard(records: DataFrame, shards: int) -> DataFrame:
-    """One row per record and shard it concerns: commands for every group go to all shards.
-
-    A record without a key (foreign to the log) goes to the first shard, which quarantines it.
-    """
-    keys = F.array(*(F.lit(key) for key in shard_keys(shards)))
-    own = F.array(
-        F.element_at(keys, (F.crc32(F.encode(F.coalesce("key", F.lit("")), "utf-8")) % shards + 1).cast("int"))
-    )
-    return records.select(
-        F.explode(F.when(F.col("key") == KEY_EVERYTHING, keys).otherwise(own)).alias("shard"),
-        "offset",
-        "eventTime",
-        F.unix_millis("eventTime").alias("eventTimeMs"),
-        "beforeMs",
-        "key",
-        "payload",
-    )
 
 
 def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:

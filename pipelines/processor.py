@@ -17,8 +17,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from nameserver.state_machine.codec import Shard, decode_shard, encode_shard
+from pipelines.blocks import unpack
 from pipelines.gc_pause import gc_paused, spare_imports
-from pipelines.shard_fold import Record, ShardFiles, ShardFold, TopicStore
+from pipelines.shard_fold import ShardFiles, ShardFold, TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"
@@ -64,21 +65,9 @@ class RouteProcessor(StatefulProcessor):
         self._shard_state.update((bytes(initialState["state"]),))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Fold the shard's records of this batch. Spark promises no order within a batch: sort by offset."""
-        records = sorted(
-            (
-                Record(
-                    row["offset"],
-                    row["eventTimeMs"],
-                    row["key"],
-                    None if row["payload"] is None else bytes(row["payload"]),
-                    row["beforeMs"],
-                )
-                for row in rows
-            ),
-            key=lambda record: record.offset,
-        )
+        """Fold the shard's records of this batch. Spark promises no order of the rows."""
         with gc_paused():
+            records = unpack(row["records"] for row in rows)
             fold = self._open(key)
             for record in records:
                 fold.apply(record)

@@ -35,6 +35,7 @@ from nameserver.state_machine.codec import Shard, decode_topics, encode_topics
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.state import At, BrokerGroup, Outcome, TopicRows, TopicTable, replace
 from nameserver.state_machine.step import GroupChange, KvChange, apply, step
+from pipelines.blocks import Record
 from schemas import events
 from schemas.errors import EventDecodeError
 from schemas.outcomes import QUARANTINED, REJECTED
@@ -120,17 +121,6 @@ _TABLES = {table.name: table for table in STATE_TABLES}
 
 _CHANGES_PART_BYTES: Final = 4 * 1024 * 1024
 """JSON of the rows of routeChangeTable that a shard collects before it hands them on."""
-
-
-class Record(NamedTuple):
-    """One log record as Spark hands it over. ``payload`` is None on a shard that only has to see the time pass."""
-
-    offset: int
-    event_time_ms: int
-    key: str | None
-    payload: bytes | None
-    before_ms: int = 0
-    """The log's time before this record, which records for other shards have moved on, too."""
 
 
 class ShardFiles(NamedTuple):

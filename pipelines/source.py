@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event log as a Spark stream: rows in log order, in micro-batches of bounded size.
+"""The event log as a Spark stream: blocks of records (`pipelines.blocks`), in micro-batches of bounded size.
 
-=========  =========  =============================================================
+=========  =========  ================================================================
 column     type       meaning
-=========  =========  =============================================================
-offset     long       place in the log
-eventTime  timestamp  time of receipt, to the millisecond; never decreasing
-beforeMs   long       the event time before it, ms; 0 for the log's first record
-key        string     routing key; null only in a record that routelake did not write
-payload    binary     the event; null likewise
-=========  =========  =============================================================
+=========  =========  ================================================================
+shard      int        grouping key of the shard whose records these are
+eventTime  timestamp  time of receipt of the last of them, to the millisecond
+records    binary     the records, packed, in the order of their offsets
+=========  =========  ================================================================
 
 The log is read by a Python data source: one long-lived Python process finds out where the next micro-batch ends, and a
-Python worker turns the batch's rows into Arrow. Spark's Kafka connector would read faster, but counts records alone: a
-batch of it has no bound in bytes, and these may inflate a thousandfold.
+Python worker packs the batch's records into blocks. Spark's Kafka connector would read faster, but counts records
+alone: a batch of it has no bound in bytes, and these may inflate a thousandfold.
 
 The fold limits its processor time: a batch that used much of it delays the next one (`Pace`). Only readers of the
 tables wait longer for it. A read with ``wait_for`` ends the delay.
@@ -38,12 +36,13 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType, TimestampType
 
-from eventlog.base import LogRecord, in_time
+from eventlog.base import LogRecord
 from eventlog.open import close_readers, open_log, open_tail, records_between
 from eventlog.tail import BatchEnd, LogTail
 from eventlog.urls import is_kafka
+from pipelines.blocks import pack
 from pipelines.gc_pause import spare_imports
 from runtime.procfs import processor_s
 from schemas.errors import UnavailableError
@@ -54,11 +53,9 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = StructType(
     [
-        StructField("offset", LongType()),
+        StructField("shard", IntegerType()),
         StructField("eventTime", TimestampType()),
-        StructField("beforeMs", LongType()),
-        StructField("key", StringType()),
-        StructField("payload", BinaryType()),
+        StructField("records", BinaryType()),
     ]
 )
 
@@ -75,14 +72,13 @@ processor."""
 PACE_POLL_S: Final = 0.05
 """Time between looks at the hasten file, while a batch is not due."""
 
-_ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
-    pa.field("offset", pa.int64()),
-    pa.field("eventTime", pa.timestamp("us", tz="UTC")),
-    pa.field("beforeMs", pa.int64()),
-    pa.field("key", pa.string()),
-    pa.field("payload", pa.binary()),
-]
-_ARROW_SCHEMA: Final = pa.schema(_ARROW_FIELDS)
+_ARROW_SCHEMA: Final = pa.schema(
+    [
+        pa.field("shard", pa.int32()),
+        pa.field("eventTime", pa.timestamp("us", tz="UTC")),
+        pa.field("records", pa.binary()),
+    ]
+)
 
 
 class PaceSettings(msgspec.Struct, frozen=True):
@@ -186,6 +182,7 @@ def read_stream(
     max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
     *,
+    shards: int = 1,
     pace: PaceSettings = NO_PACE,
 ) -> DataFrame:
     """The log at ``url`` as a streaming DataFrame with the columns of `SCHEMA`.
@@ -201,6 +198,7 @@ def read_stream(
         max_records_per_batch: bound on the records of a micro-batch.
         max_bytes_per_batch: bound on what the records of a micro-batch cost (`eventlog.tail`), though a larger
             one comes alone.
+        shards: number of shards, among which the records are divided.
         pace: when the next micro-batch may begin.
 
     Raises:
@@ -217,6 +215,7 @@ def read_stream(
         .option("startTimeMs", start_time_ms)
         .option("maxRecordsPerBatch", max_records_per_batch)
         .option("maxBytesPerBatch", max_bytes_per_batch)
+        .option("shards", shards)
         .option("pace", msgspec.json.encode(pace).decode())
         .load()
     )
@@ -245,6 +244,7 @@ class LogSource(DataSource):
         self.start_time_ms = int(options["startTimeMs"])
         self.max_records = int(options["maxRecordsPerBatch"])
         self.max_bytes = int(options["maxBytesPerBatch"])
+        self.shards = int(options.get("shards", "1"))
         self.pace = msgspec.json.decode(options.get("pace", "{}"), type=PaceSettings)
 
     def schema(self) -> StructType:
@@ -320,17 +320,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {"offset": end.offset, "timeMs": end.time_ms, "log": tail.log_id}
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> Sequence[OffsetRange]:
-        """One: a batch is small, and its rows are shuffled by key anyway."""
+        """One: a batch is small, and its blocks are shuffled by shard anyway."""
         if start["offset"] >= end["offset"]:
             return []
         return [OffsetRange(start["offset"], end["offset"], start["timeMs"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a partition, as Arrow. Runs in a worker."""
+        """The blocks of a partition, as Arrow. Runs in a worker."""
         assert isinstance(partition, OffsetRange)
         time_ms = partition.time_ms
         for records in records_between(self._source.url, partition.start, partition.end):
-            yield _to_arrow(records, time_ms)
+            yield _to_arrow(records, time_ms, self._source.shards)
             time_ms = max(time_ms, *(record.event_time_ms for record in records))
         spare_imports()
 
@@ -356,16 +356,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tail.bounded_end(start, max_records, max_bytes, deferrable, self._stop_at, only_full=only_full)
 
 
-def _to_arrow(records: Sequence[LogRecord], time_ms: int) -> pa.RecordBatch:
-    before_ms, timed = zip(*in_time(records, time_ms), strict=True)
-    offsets, times_ms, keys, payloads = zip(*timed, strict=True)
+def _to_arrow(records: Sequence[LogRecord], time_ms: int, shards: int) -> pa.RecordBatch:
+    shard_column, times_ms, data = zip(*pack(records, time_ms, shards), strict=True)
+    times_us = [time_ms * 1000 for time_ms in times_ms]
     return pa.record_batch(
         [
-            pa.array(offsets, pa.int64()),
-            pa.array([time_ms * 1000 for time_ms in times_ms], pa.timestamp("us", tz="UTC")),
-            pa.array(before_ms, pa.int64()),
-            pa.array(keys, pa.string()),
-            pa.array(payloads, pa.binary()),
+            pa.array(shard_column, pa.int32()),
+            pa.array(times_us, pa.timestamp("us", tz="UTC")),
+            pa.array(data, pa.binary()),
         ],
         schema=_ARROW_SCHEMA,
     )

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dev.benchmarks.harness.machine import usage_of
 from eventlog import EventLog, open_log
+from pipelines.blocks import unpack
 from pipelines.source import MAX_BYTES_PER_BATCH, MAX_RECORDS_PER_BATCH, read_stream
 
 SMALL, LARGE = 300, 200_000
@@ -66,7 +67,6 @@ class Follower:
         self._checkpoint = tempfile.TemporaryDirectory(prefix="event-log-checkpoint-")
         self.query = (
             read_stream(spark, url, start_offset, **bounds)
-            .selectExpr("offset", "length(payload) AS size")
             .writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", self._checkpoint.name)
             .trigger(processingTime=trigger)
@@ -74,11 +74,11 @@ class Follower:
         )
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        row = frame.selectExpr("max(offset)", "count(*)", "sum(size)").collect()[0]
+        records = unpack(row["records"] for row in frame.collect())
         self.seen_at = time.perf_counter()
-        if row[0] is not None:
-            self.batches.append(row[1])
-            self.seen = row[0]
+        if records:
+            self.batches.append(len(records))
+            self.seen = records[-1].offset
 
     def wait_for(self, offset: int) -> None:
         """Until a batch with this offset has been processed."""

@@ -26,7 +26,7 @@ from dev.benchmarks.harness.lake import Group, topic_name
 from dev.benchmarks.harness.shard import OneShard, spool_beside
 from lake.write.batch import Batch
 from lake.write.writer import LakeWriter
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from schemas.events import decode, encode, routing_key
 
 START_MS = 1_700_000_000_000

@@ -25,7 +25,7 @@ from dev.benchmarks.harness.shard import OneShard, spool_beside
 from lake.history.intervals import STEP_INTERVAL_S, IntervalKeeper
 from lake.write.hash_chain import EpochDigest
 from lake.write.writer import LakeWriter
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from schemas.events import AnyEvent, encode, routing_key
 from schemas.tables import ROUTE_CHANGE_TABLE
 

@@ -34,7 +34,7 @@ from lake.publisher import Publisher
 from lake.store import Store
 from lake.write.seed import read_seed
 from lake.write.writer import Epoch, LakeWriter, rewind
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from schemas.tables import FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
 
 _IDLE_S: Final = 0.003

@@ -36,7 +36,7 @@ from lake.write.arrow import DELETE, OP
 from lake.write.batch import Batch
 from nameserver.answers import RouteAnswers
 from nameserver.view.snapshot import RouteView
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import failure
 from schemas.codes import SerializeType

@@ -19,16 +19,19 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from dev.support.memory_files import changed_topics, in_memory
-from eventlog.base import LogRecord, in_time
+from eventlog.base import LogRecord
 from lake.delta.reader import GONE
 from lake.write.arrow import DELETE, OP
 from lake.write.batch import Batch
-from lake.write.partition import seed_rows, shard_keys, shard_of
+from lake.write.partition import seed_rows, shard_keys
 from nameserver.state_machine.state import RouteState
+from pipelines.blocks import Block, pack
 from pipelines.processor import RouteProcessor
 from pipelines.shard_fold import ShardFiles
-from schemas.events import KEY_EVERYTHING
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE, Table
+
+BLOCK_RECORDS = 5
+"""Maximum number of records in a block."""
 
 Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 """State tables: name -> {key: values}, in the column order of schemas.tables."""
@@ -144,7 +147,7 @@ class Query:
     def _process(self, records: Sequence[LogRecord]) -> list[tuple[str, bytes]]:
         parts: list[Row] = []
         seeds, self._seed = self._seed, {}
-        timed = list(in_time(records, self.max_ms))
+        blocks = self._blocks(records)
         processors = {}
         for shard, key in self.keys.items():
             processor = processors[shard] = RouteProcessor(f"run-{self._run}", self.lake.files)
@@ -154,20 +157,19 @@ class Query:
                 row = Row(state=state, brokerNames=names, topics=topics)
                 processor.handleInitialState((shard,), row, None)
         for shard, processor in processors.items():
-            rows = [
-                Row(
-                    offset=record.offset,
-                    eventTimeMs=record.event_time_ms,
-                    beforeMs=before_ms,
-                    key=record.key,
-                    payload=record.payload,
-                )
-                for before_ms, record in reversed(timed)
-                if record.key == KEY_EVERYTHING or shard_of(record.key, self.shards) == shard
-            ]
+            rows = [Row(records=block.data) for block in reversed(blocks) if block.shard == shard]
             if rows:
                 parts += processor.handleInputRows((shard,), iter(rows), None)
         return [(part["kind"], bytes(part["payload"])) for part in parts]
+
+    def _blocks(self, records: Sequence[LogRecord]) -> list[Block]:
+        """Several for each shard, as Spark has them of a long batch."""
+        blocks, time_ms = list[Block](), self.max_ms
+        for start in range(0, len(records), BLOCK_RECORDS):
+            some = records[start : start + BLOCK_RECORDS]
+            blocks += pack(some, time_ms, self.shards)
+            time_ms = max(time_ms, *(record.event_time_ms for record in some))
+        return blocks
 
     def state_topics(self) -> dict[str, set[str]]:
         """brokerName -> nothing but that it has topics in the state store."""

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -20,6 +21,7 @@ from dev.support import events as make
 from eventlog.base import EventLog
 from eventlog.sqlite.log import SqliteLog
 from pipelines import source
+from pipelines.blocks import Record, unpack
 from pipelines.source import NO_PACE, LogSource, LogStreamReader, OffsetRange, Pace, PaceSettings, SourceOffset
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
@@ -94,10 +96,14 @@ def batches(reader: LogStreamReader) -> list[list[int]]:
     start, found = reader.initialOffset(), []
     while (end := reader.latestOffset(start, limit)) != start:
         (partition,) = reader.partitions(start, end)
-        found.append([row["offset"] for batch in reader.read(partition) for row in batch.to_pylist()])
+        found.append([record.offset for batch in reader.read(partition) for record in unpacked(batch)])
         start = end
     assert list(reader.partitions(start, start)) == []
     return found
+
+
+def unpacked(batch: pa.RecordBatch) -> list[Record]:
+    return unpack(block.as_py() for block in batch["records"])
 
 
 def delete(path: Path, where: str) -> None:
@@ -253,7 +259,7 @@ def test_a_batch_is_read_again(readers: Readers) -> None:
     one, first = readers(), readers.first
     ranges = [OffsetRange(first, first + 20, 0), OffsetRange(first + 20, first + 50, 0)]
     for partition in (ranges[0], ranges[1], ranges[0], ranges[1], ranges[1]):
-        offsets = [row["offset"] for batch in one.read(partition) for row in batch.to_pylist()]
+        offsets = [record.offset for batch in one.read(partition) for record in unpacked(batch)]
         assert offsets == list(range(partition.start, partition.end))
 
 
@@ -306,20 +312,20 @@ def test_what_can_wait_does_not_wait_for_ever(sqlite: Readers) -> None:
 
 def test_a_backlog_is_read_in_arrow_batches_of_bounded_size(sqlite: Readers) -> None:
     sqlite.log.append([("k", bytes(1000 * 1000))] * 20)
-    sizes = [batch.num_rows for batch in sqlite().read(OffsetRange(1, 21, 0))]
-    assert sizes == [8, 8, 4]
+    read = [
+        [len(unpack([block.as_py()])) for block in batch["records"]] for batch in sqlite().read(OffsetRange(1, 21, 0))
+    ]
+    assert read == [[4, 4], [4, 4], [4]]
 
 
-def test_rows_are_what_the_log_holds(sqlite: Readers) -> None:
+def test_blocks_are_what_the_log_holds(sqlite: Readers) -> None:
     sqlite.log.append([("b:\N{SNOWMAN}", b"\x00\xff"), ("", b"")])
     (batch,) = sqlite().read(OffsetRange(1, 3, 0))
     records = sqlite.log.read(0)
-    rows = batch.to_pylist()
-    assert [(row["offset"], row["key"], row["payload"]) for row in rows] == [
-        (1, "b:\N{SNOWMAN}", b"\x00\xff"),
-        (2, "", b""),
-    ]
-    assert [round(row["eventTime"].timestamp() * 1000) for row in rows] == [record.event_time_ms for record in records]
+    assert [record[:4] for record in unpacked(batch)] == records
+    (row,) = batch.to_pylist()
+    assert row["shard"] == 0
+    assert round(row["eventTime"].timestamp() * 1000) == records[-1].event_time_ms
 
 
 def test_waits_a_little_for_a_record(sqlite: Readers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from dev.benchmarks.harness.shard import OneShard, spool_beside
 from eventlog.sqlite.log import SqliteLog
 from lake.write.maintenance import SWEEP_INTERVAL_S, Maintenance
 from lake.write.writer import LakeWriter
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from schemas.broker import DataVersion, QueueRow
 from schemas.events import Actor, AnyEvent, BrokerHeartbeat, RegisterBroker, encode, routing_key, topic_config_digest
 

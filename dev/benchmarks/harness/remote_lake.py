@@ -21,7 +21,7 @@ from lake.delta.ddl import open_lake
 from lake.publisher import Publisher
 from lake.store import open_store
 from lake.write.writer import LakeWriter
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from schemas.events import encode, routing_key
 
 GROUPS = 20

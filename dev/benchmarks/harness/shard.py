@@ -11,7 +11,8 @@ from lake.write.batch import Batch
 from lake.write.partition import seed_rows
 from nameserver.state_machine.codec import decode_shard
 from nameserver.state_machine.state import RouteState
-from pipelines.shard_fold import Record, ShardFiles, ShardFold, TopicStore
+from pipelines.blocks import Record
+from pipelines.shard_fold import ShardFiles, ShardFold, TopicStore
 
 
 def spool_beside(lake_dir: Path) -> Path:

@@ -19,7 +19,7 @@ from lake.write.arrow import DELETE, LIVENESS, OP, operation_schema
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from nameserver.view.model import Changes
 from nameserver.view.snapshot import RouteView
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from schemas.route_commit import RouteCommit
 from schemas.tables import BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE, Table
 

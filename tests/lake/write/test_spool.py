@@ -19,7 +19,7 @@ from dev.support.expected import Expected
 from dev.support.generated_logs import written
 from dev.support.microbatches import ordered
 from lake.write.batch import INLINE_BYTES, SPOOLED, Batch
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 from schemas.events import AnyEvent
 
 TOPICS = 20_000

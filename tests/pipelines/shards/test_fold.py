@@ -6,7 +6,7 @@ from __future__ import annotations
 from dev.support import events as make
 from dev.support.generated_logs import written
 from dev.support.memory_files import MemoryShard
-from pipelines.shard_fold import Record
+from pipelines.blocks import Record
 
 
 def test_the_watermark_is_the_time_of_the_last_clock() -> None:
