@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 import time
@@ -239,24 +240,32 @@ def test_hundreds_of_topics_at_a_time(lake: LiveRoutelake, api: str) -> None:
 async def web(answer: bytes, *, after_s: float = 0.0) -> AsyncIterator[tuple[str, list[bytes]]]:
     """A web server that answers every request with these bytes; yields its URL and what it was asked."""
     asked: list[bytes] = []
+    served: list[tuple[asyncio.StreamWriter, asyncio.Task[None]]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 asked.append(await reader.readuntil(b"\r\n\r\n"))
                 await asyncio.sleep(after_s)
                 writer.write(answer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append((writer, asyncio.create_task(serve(reader, writer))))
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
     finally:
+        asyncio.get_running_loop().remove_reader(server.sockets[0].fileno())
+        for _ in range(3):  # asyncio leaves a socket open that it accepted just before its server was closed
+            await asyncio.sleep(0)
         server.close()
+        for writer, task in served:
+            task.cancel()
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer, _ in served), return_exceptions=True)
         await server.wait_closed()
 
 
@@ -363,7 +372,7 @@ def test_a_close_ends_requests_under_way(after: int) -> None:
                 await asyncio.sleep(0)
             await transport.close()
             ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 10)
-            assert {type(error) for error in ended} == {ConnectionLostError}
+            assert {type(error) for error in ended} == {ConnectionLostError}, ended
         gc.collect()
 
     run(work())
