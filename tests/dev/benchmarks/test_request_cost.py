@@ -7,6 +7,8 @@ import json
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from dev.benchmarks import request_cost
 from dev.benchmarks.harness.bench import Bench
 from dev.support.local import LocalLake
@@ -26,6 +28,7 @@ def test_requests_are_small() -> None:
     assert {case.name for case in request_cost.cases() if len(case.data) > request_cost.LARGEST_BYTES + 1024} == set()
 
 
+@pytest.mark.deep
 def test_it_measures(tmp_path: Path) -> None:
     said: list[str] = []
     result = request_cost.run(Bench(folder=tmp_path, rounds=1, quick=True, say=said.append))
