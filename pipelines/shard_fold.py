@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from lake.write.arrow import (
     QUARANTINE_SCHEMA,
@@ -33,7 +34,7 @@ from lake.write.topic_changes import TopicParts
 from nameserver.state_machine.changes import changes_of, command_of, is_audited, topic_changes
 from nameserver.state_machine.codec import Shard, decode_topics, encode_topics
 from nameserver.state_machine.replay import read_event
-from nameserver.state_machine.state import At, BrokerGroup, Outcome, TopicRows, TopicTable, replace
+from nameserver.state_machine.state import At, BrokerGroup, Outcome, TopicRows, TopicTable
 from nameserver.state_machine.step import GroupChange, KvChange, apply, step
 from pipelines.blocks import Record
 from schemas import events

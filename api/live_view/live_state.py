@@ -14,12 +14,13 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from api.live_view.check import Check, Comparison, Moved, noting
 from api.live_view.conversions import changes_to, state_of, topics_of
 from nameserver.state_machine.changes import kv_changes
 from nameserver.state_machine.replay import Record, read_event
-from nameserver.state_machine.state import At, BrokerGroup, TopicRows, TopicTable, replace
+from nameserver.state_machine.state import At, BrokerGroup, TopicRows, TopicTable
 from nameserver.state_machine.step import GroupChange, KvChange, Step, apply, step
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.errors import EventDecodeError
@@ -53,7 +54,6 @@ class LiveState:
         self.gateway_id = ""
         self.is_urgent = False
         self._state = state_of(view, self._topics)
-        self._event_time_ms = self._state.now_ms
         self._check = Check(everything=everything)
         self._loaded: dict[str, int] = {}
         """Groups with topics that were looked up and are still held -> number of these topics."""
@@ -69,18 +69,17 @@ class LiveState:
             Outcome of a command; None for a record without a command: a heartbeat, a refusal, CLOCK, no event at all.
         """
         self.offset = record.offset
-        self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
-        at = At(record.offset, record.event_time_ms)
+        at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
         try:
             event = read_event(record)
         except EventDecodeError:
-            self._state.now_ms = self._event_time_ms
+            self._state.now_ms = at.now_ms
             return None  # in quarantine, as in the tables: its sender was refused, or it is nobody's
         self.gateway_id = event.actor.gateway
         try:
             done = step(self._state, event, at)
         except Exception:  # a defect in a rule: the fold puts the record into quarantine, too
-            self._state.now_ms = self._event_time_ms
+            self._state.now_ms = at.now_ms
             self.is_urgent = True
             return CommandOutcome(record.offset, REJECTED, QUARANTINED)
         for change in done.changes:
@@ -107,7 +106,7 @@ class LiveState:
             epoch: The latest one that is in it, or the one that the live view began with.
             pause: Called often, between small pieces of work.
         """
-        event_time = datetime.fromtimestamp(self._event_time_ms / 1000, UTC)
+        event_time = datetime.fromtimestamp(self._state.now_ms / 1000, UTC)
         preserved_ms = self._state.preserved_ms
         commit = msgspec.structs.replace(
             epoch,

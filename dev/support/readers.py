@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from api.live_view.live_state import LiveState
 from dev.support.expected import Expected, tables_of
@@ -17,7 +18,7 @@ from eventlog.base import LogRecord
 from lake.commits import to_ms
 from lake.write.partition import shard_keys
 from nameserver.state_machine.replay import replay
-from nameserver.state_machine.state import RouteState, replace
+from nameserver.state_machine.state import RouteState
 from nameserver.view.snapshot import RouteView
 from ops.verify.causes import Causes
 from ops.verify.replay import Base, Part

@@ -12,8 +12,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from nameserver.state_machine.codec import Shard, encode_shard, encode_topics
-from nameserver.state_machine.state import BrokerGroup, RouteState, replace
+from nameserver.state_machine.state import BrokerGroup, RouteState
 from schemas.errors import SetupError
 from schemas.events import KEY_KV, broker_key
 

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from nameserver.state_machine.rows import Rows, rows_of
-from nameserver.state_machine.state import BrokerGroup, BrokerKey, LiveInfo, replace
+from nameserver.state_machine.state import BrokerGroup, BrokerKey, LiveInfo
 from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange, KvChange
 from schemas.broker import QueueRow
 from schemas.events import (

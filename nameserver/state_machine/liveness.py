@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from nameserver.state_machine.state import (
     OUTCOME_APPLIED,
@@ -31,7 +32,6 @@ from nameserver.state_machine.state import (
     alive_until_ms,
     deadline_ms,
     each_row,
-    replace,
     without,
 )
 from schemas.broker import MASTER_ID, PERM_WRITE

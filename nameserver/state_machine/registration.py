@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from nameserver.state_machine.liveness import still_heard, without_digests
 from nameserver.state_machine.state import (
     OUTCOME_APPLIED,
@@ -28,7 +30,6 @@ from nameserver.state_machine.state import (
     TopicTable,
     alive_until_ms,
     each_row,
-    replace,
     without,
 )
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.outcomes import APPLIED, UNCHANGED
@@ -201,27 +200,3 @@ OUTCOME_APPLIED: Final = Outcome(APPLIED)
 def without(mapping: Mapping[Any, Any], key: object) -> dict[Any, Any]:
     """The mapping less one key, which may be absent."""
     return {k: v for k, v in mapping.items() if k != key}
-
-
-__all__ = [
-    "OUTCOME_APPLIED",
-    "OUTCOME_UNCHANGED",
-    "At",
-    "BrokerGroup",
-    "BrokerKey",
-    "HeardChannel",
-    "KvTable",
-    "LiveInfo",
-    "LiveKey",
-    "Outcome",
-    "RegisteredMapping",
-    "RouteState",
-    "TopicRows",
-    "TopicTable",
-    "Verdict",
-    "alive_until_ms",
-    "deadline_ms",
-    "each_row",
-    "replace",
-    "without",
-]

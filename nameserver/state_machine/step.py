@@ -238,14 +238,3 @@ def _preserve_end(state: RouteState, event: PreserveEnd, at: At) -> Step:
         if after is not before:
             changes.append(GroupChange(before, after, at, cause))
     return Step(event, at, changes, Outcome(APPLIED, result={PRESERVED: 0}))
-
-
-__all__ = [
-    "BROKER_EXPIRED",
-    "PRESERVED",
-    "GroupChange",
-    "KvChange",
-    "Step",
-    "apply",
-    "step",
-]

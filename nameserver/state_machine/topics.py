@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from nameserver.state_machine.liveness import without_digests, without_write_perm
 from nameserver.state_machine.state import (
     OUTCOME_APPLIED,
@@ -11,7 +13,6 @@ from nameserver.state_machine.state import (
     Outcome,
     TopicTable,
     each_row,
-    replace,
     without,
 )
 from schemas.broker import PERM_READ, PERM_WRITE, QueueRow

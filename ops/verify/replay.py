@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
 from deltalake.exceptions import DeltaError
+from msgspec.structs import replace
 
 from eventlog.base import LogReader, LogRecord, in_time
 from lake.commits import to_ms
@@ -31,7 +32,7 @@ from lake.delta.reader import table_at
 from lake.write.partition import shard_keys, shard_of
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
-from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable, replace
+from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable
 from nameserver.state_machine.step import GroupChange, apply, step
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.verify.causes import Causes

@@ -12,6 +12,7 @@ from collections import defaultdict
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dev.model import bodies, codes, route_tables
 from dev.model.deliberate import DeliberateModel
@@ -19,7 +20,7 @@ from dev.model.javajson import encode as java_json
 from dev.model.kvconfig import ORDER_TOPIC_CONFIG
 from dev.model.settings import Settings
 from dev.model.wire import Request, Response
-from nameserver.state_machine.state import At, Outcome, RouteState, replace
+from nameserver.state_machine.state import At, Outcome, RouteState
 from nameserver.state_machine.step import apply, step
 from remoting.codec.commands import (
     EVENT_CODES,

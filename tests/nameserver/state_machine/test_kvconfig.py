@@ -8,10 +8,10 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dev.support.events import Fold, delete, put
 from nameserver.state_machine.kvconfig import kv_bytes
-from nameserver.state_machine.state import replace
 from schemas.kv import NAMESRV_CONFIG, table_bytes
 from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES
 from schemas.outcomes import KV_TABLE_FULL

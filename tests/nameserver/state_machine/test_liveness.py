@@ -7,6 +7,7 @@ import random
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from dev.support.events import (
     TIMEOUT_MS,
@@ -26,7 +27,7 @@ from dev.support.generated_logs import ASSORTMENT, STEPS_MS, jumping_logs, writt
 from eventlog.base import LogRecord
 from nameserver.state_machine.preservation import Census, census
 from nameserver.state_machine.replay import read_event
-from nameserver.state_machine.state import At, RouteState, replace
+from nameserver.state_machine.state import At, RouteState
 from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange, KvChange, apply, step
 from schemas.errors import EventDecodeError
 

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dev.support import events as make
 from dev.support.expected import Expected
@@ -16,7 +17,7 @@ from dev.support.microbatches import MemoryLake, Query, outcome_tuples
 from dev.support.readers import agreed_states
 from eventlog.base import LogRecord
 from lake.write.partition import seed_rows
-from nameserver.state_machine.state import RouteState, TopicTable, replace
+from nameserver.state_machine.state import RouteState, TopicTable
 
 SHARDS = st.sampled_from((1, 2, 4))
 

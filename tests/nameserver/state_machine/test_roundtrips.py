@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dev.support.any_event import any_events
 from dev.support.expected import Expected
@@ -20,7 +21,7 @@ from nameserver.state_machine.codec import (
 )
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
-from nameserver.state_machine.state import RouteState, TopicTable, replace
+from nameserver.state_machine.state import RouteState, TopicTable
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
 from tests.nameserver.state_machine.test_poison import log_of
 

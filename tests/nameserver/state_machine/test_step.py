@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from dev.support.events import (
     Fold,
@@ -26,7 +27,6 @@ from nameserver.state_machine.state import (
     BrokerGroup,
     Outcome,
     RouteState,
-    replace,
 )
 from nameserver.state_machine.step import GroupChange, apply, step
 from schemas.events import AnyEvent, DeleteTopic
