@@ -21,7 +21,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from api.gateway.gateway import Gateway
-from api.gateway.self_preservation import preserved_ms_of
 from api.gateway.worker_metrics import WorkerMetrics
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from remoting.server.server import RemotingServer
@@ -328,7 +327,7 @@ def _live_view_checks(gateway: Gateway) -> Iterable[Metric]:
 def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
     """Report whether expiry pauses, and how near it is to that. Nothing while it is off and there is no pause."""
     percent = gateway.settings.self_preservation_percent
-    since_ms = preserved_ms_of(gateway.live_view.view)
+    since_ms = gateway.live_view.view.commit.preserved_ms
     if not (percent or since_ms):
         return
     yield GaugeMetricFamily(

@@ -78,7 +78,7 @@ class SelfPreservation:
         self.counted = None
         if view is None:
             return
-        switch, preserved_ms = switch_of(settings, view), preserved_ms_of(view)
+        switch, preserved_ms = switch_of(settings, view), view.commit.preserved_ms
         now_ms = self._log_time_ms(view, settings.gap_s)
         if now_ms is None or not (switch.percent or preserved_ms):
             return
@@ -136,12 +136,6 @@ def switch_of(settings: GatewaySettings, view: RouteView) -> Switch:
         round(settings.self_preservation_limit_s * 1000),
         is_ordered=view.namesrv_config.get(SELF_PRESERVATION) is not None,
     )
-
-
-def preserved_ms_of(view: RouteView) -> int:
-    """Since when nobody expires, ms since 1970; 0 while brokers do."""
-    since = view.commit.preserve_time
-    return 0 if since is None else to_ms(since)
 
 
 def _say(event: Preserve | PreserveEnd, counted: Census) -> None:

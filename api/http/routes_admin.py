@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_snake
 from starlette.responses import Response
 
-from api.gateway.self_preservation import preserved_ms_of
 from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, WipeAnswer
 from api.http.context import context_of
 from api.http.models import SelfPreservationBody
@@ -126,7 +125,7 @@ async def get_self_preservation(request: Request) -> Response:
     check_once(request)
     gateway = context.gateway
     view, settings = gateway.live_view.view, gateway.settings
-    since_ms = preserved_ms_of(view)
+    since_ms = view.commit.preserved_ms
     limit_ms = round(settings.self_preservation_limit_s * 1000)
     counted = gateway.preservation.counted or census(dict(view.all_live_rows()), gateway.live_view.event.now_ms)
     found = SelfPreservationAnswer(

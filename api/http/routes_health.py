@@ -19,7 +19,6 @@ from starlette.responses import Response
 
 from api.gateway.gateway import Gateway, Reads
 from api.gateway.metrics import CONTENT_TYPE
-from api.gateway.self_preservation import preserved_ms_of
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
 from api.http.openapi import errors, plain
@@ -110,7 +109,7 @@ def preservation_problem(gateway: Gateway) -> str | None:
     Args:
         gateway: Gateway to check.
     """
-    since_ms = preserved_ms_of(gateway.live_view.view)
+    since_ms = gateway.live_view.view.commit.preserved_ms
     if not since_ms:
         return None
     counted = gateway.preservation.counted

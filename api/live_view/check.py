@@ -165,7 +165,7 @@ class Check:
         offset, found = tables.log_offset, Comparison()
         if not self._index.is_of(tables):
             self._index = GroupIndex(tables, pause)
-        is_exact = tables.commit.liveness_offset == offset
+        is_exact = tables.commit.is_exact
         self._heard |= self._groups.keys()
         names = self._touched.keys() | (self._heard if is_exact else set())
         if self._everything:

@@ -162,7 +162,7 @@ class LiveReplica:
         if problem is not None:
             self._fall_back(problem)
             return base
-        if is_exact(base):
+        if base.commit.is_exact:
             return self._begin(base)
         # In the first moments of a lake: then the log is whole, and short.
         return self._begin(RouteView.empty(), everything=True)
@@ -257,7 +257,7 @@ class LiveReplica:
         if self._tables.log_offset <= state.offset:
             if not state.is_urgent:  # else when the view shows it
                 self._compare(state)
-        elif not taken and is_exact(self._tables):
+        elif not taken and self._tables.commit.is_exact:
             log.warning(
                 "tables are ahead of the live view; restarting it", offset=state.offset, tables=self._tables.log_offset
             )
@@ -281,7 +281,7 @@ class LiveReplica:
         if self._state is not None:
             self._state.moved(epoch.moved)
             self._is_compared = False
-        elif problem is not None or not is_exact(epoch.view) or not self._came_back(epoch):
+        elif problem is not None or not epoch.view.commit.is_exact or not self._came_back(epoch):
             self._on_view(epoch.view, epoch.view.log_offset, epoch.outcomes)
 
     def _came_back(self, epoch: _Epoch) -> bool:
@@ -394,11 +394,6 @@ class LiveReplica:
 
 def _payload_bytes(records: Sequence[LogRecord]) -> int:
     return sum(len(record.payload) for record in records)
-
-
-def is_exact(view: RouteView) -> bool:
-    """Return whether the deadlines of an epoch are those of its log offset: most are some seconds older."""
-    return view.commit.liveness_offset == view.commit.log_offset
 
 
 def state_machine_problem(commit: RouteCommit) -> str | None:
