@@ -33,6 +33,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Sequence
 from functools import cached_property, lru_cache
+from operator import is_
 from typing import Final
 
 import msgspec
@@ -150,7 +151,8 @@ class RouteAnswers:
         """The part of ``_current`` that nearly every client asks for: standard JSON, no zone."""
         self._serial = self._serial_before = 0
         self._zones: tuple[Groups, frozenset[str]] = ({}, frozenset())
-        self._tables: dict[str, tuple[object, bytes]] = {}
+        self._cluster_info: tuple[object, object, bytes] = (None, None, b"")
+        """Groups and clusters of a view, and the answer that they make."""
 
     def switch(self, *, support_acting_master: bool, order_message_enable: bool) -> None:
         """Set both switches."""
@@ -193,11 +195,11 @@ class RouteAnswers:
 
     def cluster_info(self, view: RouteView) -> bytes:
         """The body of a GET_BROKER_CLUSTER_INFO."""
-        known = self._tables.get("cluster_info")
-        source = (view.groups, view.clusters)
-        if known is None or not _same(known[0], source):
-            known = self._tables["cluster_info"] = (source, encode_cluster_info(pickup.cluster_info(view)))
-        return known[1]
+        groups, clusters, body = self._cluster_info
+        if groups is not view.groups or clusters is not view.clusters:
+            body = encode_cluster_info(pickup.cluster_info(view))
+            self._cluster_info = (view.groups, view.clusters, body)
+        return body
 
     # --- how an answer is found or made ---
 
@@ -240,7 +242,7 @@ class RouteAnswers:
         part = self._parts.get(key)
         if part is None or part.seen_in is not view.groups:
             groups = tuple(map(view.groups.get, brokers))
-            if part is None or not all(map(_is, part.groups, groups)):
+            if part is None or not all(map(is_, part.groups, groups)):
                 part = _Part(brokers, groups, numeric_keys, part)
                 self._parts.put(key, part, part.size(), self._is_unused)
             part.seen_in = view.groups
@@ -317,11 +319,3 @@ def _with_acting_masters(rows: TopicQueues, part: _Part, numeric_keys: bool) -> 
         else encode_broker_data(pickup.with_acting_master(pickup.broker_data(group)), numeric_keys=numeric_keys)
         for entry, (group, row) in zip(part.broker_datas, known, strict=True)
     ]
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
-
-
-def _same(known: object, source: tuple[object, ...]) -> bool:
-    return isinstance(known, tuple) and all(map(_is, known, source))
