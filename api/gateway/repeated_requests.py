@@ -8,7 +8,7 @@ the state machine to say (`api.live_view.conversions.changes_nothing`).
 from __future__ import annotations
 
 from sys import getsizeof
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 import zstandard
@@ -35,10 +35,13 @@ Request = tuple[int, dict[str, str] | None, bytes]
 """Version and fields of the header, SHA-256 of the body. No peer can make another body with the same digest."""
 
 
-class CachedRegistration(NamedTuple):
-    """Result of a request: its event without topics, and that event as the log takes it."""
+Event = TypeVar("Event", RegisterBroker, BrokerHeartbeat)
 
-    event: RegisterBroker
+
+class Encoded(NamedTuple, Generic[Event]):
+    """The event that a request means, and its routing key and payload on the event log."""
+
+    event: Event
     key: str
     payload: bytes
 
@@ -48,7 +51,7 @@ class _Last(NamedTuple):
 
     digest: str
     request: Request | None = None
-    repeat: CachedRegistration | None = None
+    repeat: Encoded[RegisterBroker] | None = None
 
 
 class RegistrationCache:
@@ -63,7 +66,7 @@ class RegistrationCache:
         last = self._last.get(_broker(event))
         return last is not None and last.digest == event.topic_config_digest
 
-    def find(self, request: Request, actor: Actor, channel: Channel) -> CachedRegistration | None:
+    def find(self, request: Request, actor: Actor, channel: Channel) -> Encoded[RegisterBroker] | None:
         """Return the meaning of a request if its broker's last one was the same, over any connection."""
         fields = request[1] or {}
         last = self._last.get((fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")))
@@ -74,7 +77,7 @@ class RegistrationCache:
             return last.repeat
         return self.keep(msgspec.structs.replace(event, actor=actor, channel=channel), request)
 
-    def keep(self, event: RegisterBroker, request: Request | None = None) -> CachedRegistration | None:
+    def keep(self, event: RegisterBroker, request: Request | None = None) -> Encoded[RegisterBroker] | None:
         """Remember a registration as its broker's last one.
 
         Args:
@@ -87,7 +90,7 @@ class RegistrationCache:
             return None
         if request is not None:
             event = msgspec.structs.replace(event, topic_config_table=None)
-            repeat = CachedRegistration(event, routing_key(event), self._encoder.encode(event))
+            repeat = Encoded(event, routing_key(event), self._encoder.encode(event))
             kept = kept_bytes(request[1], repeat.payload)
             if kept is not None:
                 last = _Last(digest, request, repeat)
@@ -103,27 +106,21 @@ def _size(broker: _Broker, digest: str) -> int:
     return sum(map(getsizeof, broker)) + len(digest)
 
 
-class Encoded(NamedTuple):
-    """An event, and how the log takes it."""
-
-    event: BrokerHeartbeat
-    key: str
-    payload: bytes
-
-
 class Heartbeats:
     """The last heartbeat of each connection: a broker sends the same one each second. Lives on one event loop."""
 
     def __init__(self) -> None:
         self._encoder = EventEncoder()
-        self._kept: BoundedCache[str, tuple[dict[str, str] | None, Encoded]] = BoundedCache(_HEARTBEATS_BYTES)
+        self._kept: BoundedCache[str, tuple[dict[str, str] | None, Encoded[BrokerHeartbeat]]] = BoundedCache(
+            _HEARTBEATS_BYTES
+        )
 
-    def find(self, connection_id: str, command: RemotingCommand) -> Encoded | None:
+    def find(self, connection_id: str, command: RemotingCommand) -> Encoded[BrokerHeartbeat] | None:
         """The event of this very request; None when the last one was another."""
         kept = self._kept.get(connection_id)
         return kept[1] if kept is not None and kept[0] == command.ext_fields else None
 
-    def keep(self, connection_id: str, command: RemotingCommand, event: BrokerHeartbeat) -> Encoded:
+    def keep(self, connection_id: str, command: RemotingCommand, event: BrokerHeartbeat) -> Encoded[BrokerHeartbeat]:
         """Remember what a request meant, until its connection says something else."""
         encoded = Encoded(event, routing_key(event), self._encoder.encode(event))
         size = kept_bytes(command.ext_fields, encoded.payload)
