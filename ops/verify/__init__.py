@@ -7,5 +7,4 @@ chain.py    the chain of epochs
 balance.py  the state tables against the changes: what the changes add up to
 replay.py   the tables against a replay of the log
 causes.py   what a replay says of epochs whose digests do not hold
-rows.py     rows as routeChangeTable writes them
 """

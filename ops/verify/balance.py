@@ -14,22 +14,25 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.delta.reader import table_at
+from lake.delta.reader import plain_text, table_at
+from lake.write.arrow import values_json
 from lake.write.windows import ChangeWindows
 from ops.verify.report import Proof, VerifyReport, shortened
-from ops.verify.rows import batches, named_differences, spelled, text_rows
-from schemas.tables import STATE_TABLES, Table
+from schemas.tables import STATE_TABLES, TOPIC_QUEUE_TABLE, Table
 
+_ROWS_AT_A_TIME: Final = 10_000
 _GROUPS: Final = 4_096
 _NAMED_GROUPS: Final = 64
 """Of these, at most, the rows are looked at one by one."""
 _COLUMNS: Final = ("epoch", "eventTime", "offset", "seq", "tableName", "key", "before", "after")
 _ORDER: Final = [(name, "ascending") for name in ("epoch", "eventTime", "offset", "seq")]
+_json = msgspec.json.Encoder()
 
 
 class Balance:
@@ -73,11 +76,11 @@ class Balance:
         wrong: dict[str, set[int]] = {}
         for table in STATE_TABLES:
             sums = self._sums[table.name]
-            for part in self._parts(table):
-                for key, values in text_rows(table, part):
-                    sums[_group(key)] -= _digest(key, values)
-                rows += part.num_rows
-                self._proof.at("rows of state tables", rows, rows)
+            for key, values in self._rows(table):
+                sums[_group(key)] -= _digest(key, values)
+                rows += 1
+                if rows % _ROWS_AT_A_TIME == 0:
+                    self._proof.at("rows of state tables", rows, rows)
             if found := {group for group, total in enumerate(sums) if total}:
                 wrong[table.name] = found
         for table in STATE_TABLES:
@@ -88,21 +91,32 @@ class Balance:
                 f"the {len(STATE_TABLES)} state tables ({rows:,} rows) are what the {windows.rows:,} changes add up to"
             )
 
-    def _parts(self, table: Table) -> Iterator[pa.Table]:
-        return batches(table_at(self._proof.lake_dir, table, self._proof.last.versions[table.name]))
+    def _rows(self, table: Table) -> Iterator[tuple[str, str]]:
+        """Key and values of each row of a state table, as routeChangeTable writes them."""
+        found = table_at(self._proof.lake_dir, table, self._proof.last.versions[table.name])
+        width, columns = len(table.key), (*table.key, *table.value_columns)
+        texts: dict[tuple[Any, ...], str] = {}
+        for batch in found.to_batches(batch_size=_ROWS_AT_A_TIME, batch_readahead=2, fragment_readahead=1):
+            rows = plain_text(pa.Table.from_batches([batch]))
+            for row in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+                values = row[width:]
+                if table is not TOPIC_QUEUE_TABLE:
+                    text = values_json(table, values)
+                elif (text := texts.get(values, "")) == "":  # of millions of topics few differ in their values
+                    text = texts[values] = values_json(table, values)
+                yield _json.encode(dict(zip(table.key, row[:width], strict=True))).decode(), text
 
     def _name(self, table: Table, groups: set[int], windows: ChangeWindows) -> None:
         report = self._proof.report
         looked_at = set(sorted(groups)[:_NAMED_GROUPS])
         refuted = report.refutations
         expected = self._expected(table, looked_at, windows)
-        for part in self._parts(table):
-            for key, values in text_rows(table, part):
-                if _group(key) in looked_at:
-                    _compare(table, key, values, expected, report)
+        for key, values in self._rows(table):
+            if _group(key) in looked_at:
+                _compare(table, key, values, expected, report)
         for key, last in expected.items():
             if last.values is not None and not last.met:
-                report.refute(f"{table.name}, {spelled(key)}: the row is missing; {last.cause} added it")
+                report.refute(f"{table.name}, {_spelled(key)}: the row is missing; {last.cause} added it")
         if report.refutations == refuted:
             report.refute(f"{table.name}: its rows differ from the sum of the changes")
         if len(groups) > len(looked_at):
@@ -120,10 +134,9 @@ class Balance:
                 was = None if left is None else left.values
                 if row["before"] != was:
                     by = "nothing" if left is None else left.cause
+                    where = f"routeChangeTable, {cause}, {table.name}, {_spelled(row['key'])}"
                     for what in _said(row["before"], was):
-                        self._proof.report.refute(
-                            f"routeChangeTable, {cause}, {table.name}, {spelled(row['key'])}: before says {what} ({by})"
-                        )
+                        self._proof.report.refute(f"{where}: before says {what} ({by})")
                 last[row["key"]] = _Last(row["after"], cause)
         return last
 
@@ -141,14 +154,14 @@ class _Last:
 
 def _compare(table: Table, key: str, values: str, expected: Mapping[str, _Last], report: VerifyReport) -> None:
     last = expected.get(key)
-    where = f"{table.name}, {spelled(key)}"
+    where = f"{table.name}, {_spelled(key)}"
     if last is None or last.values is None:
         by = "no change has put it there" if last is None else f"{last.cause} has removed it"
         report.refute(f"{where}: there is such a row, but {by}")
     elif last.met:
         report.refute(f"{where}: there are two such rows")
     elif values != last.values:
-        for column, found, wanted in named_differences(values, last.values):
+        for column, found, wanted in _named_differences(values, last.values):
             report.refute(
                 f"{where}: column {column} is {shortened(found)}, and by the changes {shortened(wanted)} ({last.cause})"
             )
@@ -156,12 +169,30 @@ def _compare(table: Table, key: str, values: str, expected: Mapping[str, _Last],
         last.met = True
 
 
+def _named_differences(found: str | None, expected: str | None) -> Iterator[tuple[str, Any, Any]]:
+    """(column, value found, value expected) of two JSON objects."""
+    left: Mapping[str, Any] = msgspec.json.decode(found or "{}")
+    right: Mapping[str, Any] = msgspec.json.decode(expected or "{}")
+    for name in dict.fromkeys([*left, *right]):
+        if left.get(name) != right.get(name):
+            yield name, left.get(name), right.get(name)
+
+
+def _spelled(key: str) -> str:
+    """A key in a sentence: ``brokerName=a topic=b``."""
+    try:
+        found = msgspec.json.decode(key)
+    except msgspec.DecodeError:
+        return key
+    return " ".join(f"{name}={value}" for name, value in found.items()) if isinstance(found, dict) else key
+
+
 def _said(before: str | None, was: str | None) -> Iterator[str]:
     if before is None or was is None:
         said, left = ("there was no row" if text is None else "there was a row" for text in (before, was))
         yield f"{said}, but after the change before {left}"
         return
-    for column, found, wanted in named_differences(before, was):
+    for column, found, wanted in _named_differences(before, was):
         yield f"{column} was {shortened(found)}, but the change before has left {shortened(wanted)}"
 
 

@@ -37,7 +37,6 @@ from nameserver.state_machine.step import GroupChange, apply, step
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.verify.causes import Causes
 from ops.verify.report import Proof, VerifyReport
-from ops.verify.rows import spelled_values
 from schemas.broker import QueueRow
 from schemas.errors import EventDecodeError, RoutelakeError, one_line
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
@@ -322,5 +321,5 @@ def _differences(
         row, wanted = found.get(key), expected.get(key)
         if row == wanted or (table is BROKER_LIVE_TABLE and wanted is not None and row in live.get(key, ())):
             continue
-        where = f"{table.name}, {spelled_values(table.key, key)}"
-        report.compare(where, table.value_columns, row, wanted)
+        key_text = " ".join(f"{name}={value}" for name, value in zip(table.key, key, strict=True))
+        report.compare(f"{table.name}, {key_text}", table.value_columns, row, wanted)
