@@ -9,7 +9,7 @@ should have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,26 @@ from schemas.tables import CHAIN, QUARANTINE_TABLE
 
 _EPOCHS_AT_A_TIME: Final = 1_000
 _UNREAD_AT_A_TIME: Final = 100
-_NOT_PRESENT: Final = "which routeCommitTable lacks"
+
+T = TypeVar("T")
+
+
+class _Waiting(Generic[T]):
+    """Values at places that ascend, of which the next one is known.
+
+    Attributes:
+        next: It, and its place; None at the end.
+    """
+
+    def __init__(self, values: Iterator[tuple[int, T]]) -> None:
+        self._values = values
+        self.next = next(values, None)
+
+    def up_to(self, place: int) -> Iterator[tuple[int, T]]:
+        """Take the values up to a place."""
+        while self.next is not None and self.next[0] <= place:
+            yield self.next
+            self.next = next(self._values, None)
 
 
 class ChainCheck:
@@ -48,9 +67,7 @@ class ChainCheck:
         Raises:
             DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.
         """
-        digests = self._change_digests(windows, see)
-        unread = self._quarantine()
-        waiting_changes, waiting_unread = next(digests, None), next(unread, None)
+        changes, unread = _Waiting(self._change_digests(windows, see)), _Waiting(self._quarantine())
         previous = ""
         suspect: tuple[int, str] | None = None  # an epoch that failed, and the digest that it should have
         number, total = 0, self._proof.last.epoch
@@ -65,18 +82,14 @@ class ChainCheck:
                 )
                 self._report.refute(f"routeCommitTable: {gap}")
             number = epoch
-            while waiting_changes is not None and waiting_changes[0] < epoch:
-                self._refute(
-                    waiting_changes[0], f"routeChangeTable has rows of epoch {waiting_changes[0]}, {_NOT_PRESENT}"
-                )
-                waiting_changes = next(digests, None)
             digest = EpochDigest()
-            if waiting_changes is not None and waiting_changes[0] == epoch:
-                digest = waiting_changes[1]
-                waiting_changes = next(digests, None)
-            while waiting_unread is not None and waiting_unread[0] <= row["logOffset"]:
-                digest.add_quarantine(waiting_unread[1])
-                waiting_unread = next(unread, None)
+            for changed, found_digest in changes.up_to(epoch):
+                if changed == epoch:
+                    digest = found_digest
+                else:
+                    self._refute_changes(changed)
+            for _, unread_row in unread.up_to(row["logOffset"]):
+                digest.add_quarantine(unread_row)
             found = row[CHAIN]
             should = digest.link(previous, row)
             if suspect is not None:
@@ -92,8 +105,8 @@ class ChainCheck:
             self._proof.at("chain, epochs", epoch, total)
         if suspect is not None:
             self._explain(suspect[0], digest_alone=False)
-        if waiting_changes is not None:
-            self._refute(waiting_changes[0], f"routeChangeTable has rows of epoch {waiting_changes[0]}, {_NOT_PRESENT}")
+        if changes.next is not None:
+            self._refute_changes(changes.next[0])
         self._conclude(total, missing, expected)
 
     def _conclude(self, total: int, missing: Mapping[int, str], expected: Mapping[int, str]) -> None:
@@ -116,6 +129,9 @@ class ChainCheck:
                 f"epoch {epoch} does not match its digest: its row of routeCommitTable was changed, or its rows of "
                 "routeChangeTable or quarantineTable",
             )
+
+    def _refute_changes(self, epoch: int) -> None:
+        self._refute(epoch, f"routeChangeTable has rows of epoch {epoch}, which routeCommitTable lacks")
 
     def _refute(self, epoch: int, what: str) -> None:
         if epoch not in self._proof.broken:
