@@ -108,7 +108,7 @@ class Maintenance:
         now = time.monotonic()
         for declared in self._declared:
             name, table = declared.name, self._tables[declared.name]
-            is_late = table.version - table.checkpointed >= _checkpoint_interval(table)
+            is_late = table.version - table.last_checkpoint.version >= _checkpoint_interval(table)
             if is_late and now >= self._checkpoint_from_s.get(name, now):
                 return f"checkpoint {name}", partial(self._checkpoint, name)
             # At multiples of a version, so that a process that often starts anew compacts as well.
@@ -252,7 +252,7 @@ def _vacuum(table: DeltaTable, *, hours: int) -> None:
 
 
 def _checkpoint_interval(table: StagedTable) -> int:
-    return max(CHECKPOINT_EVERY_COMMITS, min(table.checkpoint_actions // 100, CHECKPOINT_AT_MOST_COMMITS))
+    return max(CHECKPOINT_EVERY_COMMITS, min(table.last_checkpoint.size // 100, CHECKPOINT_AT_MOST_COMMITS))
 
 
 def tuple_of(part: str) -> tuple[str, str, str]:

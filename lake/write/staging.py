@@ -51,6 +51,7 @@ from lake.delta.ddl import write_whole
 from lake.delta.log import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
+    LastCheckpoint,
     checkpoint_name,
     commit_info,
     encode_entry,
@@ -69,6 +70,7 @@ STAGING_FOLDER: Final = "_staging"
 """In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
 
 _BEGIN_AFTER_COMMITS: Final = 50
+_NO_CHECKPOINT: Final = LastCheckpoint(0, 0)
 
 
 class StagedTable:
@@ -79,8 +81,8 @@ class StagedTable:
         staging: its staging folder.
         delta: the table in its staging folder, for delta-rs to commit to.
         version: the newest version that has been published.
-        checkpointed: the version of the last checkpoint; 0 if there is none.
-        checkpoint_actions: how many actions it holds: files, and files removed within the retention.
+        last_checkpoint: of the table; of version and size 0 if there is none. Its actions are files, and files removed
+            within the retention.
     """
 
     def __init__(self, table: DeltaTable, path: Path, staging: Path) -> None:
@@ -114,9 +116,9 @@ class StagedTable:
         path, staging = self.path, self.staging
         self.version = table.version()
         try:
-            self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
+            last = self.last_checkpoint = self._find_checkpoint(table)
             files = [unquote(file) for file in table.get_add_actions()["path"].to_pylist()]
-            entries = [entry_name(version) for version in range(self.checkpointed, self.version + 1)]
+            entries = [entry_name(version) for version in range(last.version, self.version + 1)]
             for name in (*files, *entries):
                 (path / name).stat()  # what is lost may still be in the staging folder: `ops.doctor`
             if staging.exists():
@@ -124,9 +126,9 @@ class StagedTable:
             (staging / LOG_FOLDER).mkdir(parents=True)
             for name in (*files, *entries):
                 self._staged.put(name, path / name)
-            if self.checkpoint_actions:
-                self._stage_checkpoint(path / checkpoint_name(self.checkpointed), self.checkpointed)
-            self.delta, self._begun_at = DeltaTable(str(staging)), self.checkpointed
+            if last is not _NO_CHECKPOINT:
+                self._stage_checkpoint(path / checkpoint_name(last.version), last.version)
+            self.delta, self._begun_at = DeltaTable(str(staging)), last.version
         except (DeltaError, OSError) as error:
             raise at_start(error)(
                 f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
@@ -192,9 +194,7 @@ class StagedTable:
     def checkpoint(self) -> None:
         """Write a checkpoint of the table."""
         self.publish()
-        DeltaTable(str(self.path)).create_checkpoint()
-        self.checkpointed = self.version
-        self.checkpoint_actions = self._size_of_last_checkpoint()
+        self.last_checkpoint = self._make_checkpoint(DeltaTable(str(self.path)))
 
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
         """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
@@ -208,24 +208,24 @@ class StagedTable:
                 publish(self.path, self._staged, [[commit]], done=self._reached)
             self.delta.update_incremental()
 
-    def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
-        """Version and number of actions of one that can be begun with; (0, 0) for none, where none is needed."""
+    def _find_checkpoint(self, table: DeltaTable) -> LastCheckpoint:
+        """One that can be begun with; none where none is needed."""
         try:
             last = read_last_checkpoint(self.path)
             if last is None and (self.path / entry_name(0)).exists():
-                return 0, 0
+                return _NO_CHECKPOINT
             if last is not None and last.parts is None and (self.path / checkpoint_name(last.version)).exists():
-                return last.version, last.size
+                return last
         except ValueError:
             pass  # torn, or not as the protocol has it: a new one takes its place
-        table.create_checkpoint()
-        return self.version, self._size_of_last_checkpoint()
+        return self._make_checkpoint(table)
 
-    def _size_of_last_checkpoint(self) -> int:
+    def _make_checkpoint(self, table: DeltaTable) -> LastCheckpoint:
+        table.create_checkpoint()
         last = read_last_checkpoint(self.path)
         if last is None:
             raise OSError(f"delta-rs wrote a checkpoint of {self.path}, and {LAST_CHECKPOINT} does not name it")
-        return last.size
+        return last
 
     def _begin_anew(self) -> None:
         """Let the staged log begin at the newest version, and open it."""

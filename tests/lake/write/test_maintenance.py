@@ -24,6 +24,7 @@ from dev.support.fixed_log import FixedLog
 from dev.support.generated_logs import written
 from dev.support.microbatches import Query
 from eventlog.base import LogRecord
+from lake.delta.log import LastCheckpoint
 from lake.delta.types import arrow_schema
 from lake.write import maintenance as module
 from lake.write import synced as synced_module
@@ -205,7 +206,8 @@ def test_a_checkpoint_is_written_after_so_many_commits_over_restarts(
 
 @pytest.mark.parametrize(("actions", "commits"), [(0, 5), (499, 5), (20_000, 200), (10**7, 2_500)])
 def test_large_checkpoints_are_written_less_often(actions: int, commits: int) -> None:
-    assert module._checkpoint_interval(SimpleNamespace(checkpoint_actions=actions)) == commits  # type: ignore[arg-type]
+    table = SimpleNamespace(last_checkpoint=LastCheckpoint(1, actions))
+    assert module._checkpoint_interval(table) == commits  # type: ignore[arg-type]
 
 
 def test_small_files_are_put_together_every_so_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,7 +520,7 @@ def test_a_checkpoint_that_cannot_be_written_holds_up_nothing_else(
     for _ in range(20):
         maintenance.step(delta.writer)
     assert first.version >= 2 and tries == ["checkpoint"]
-    assert delta.writer.tables[ROUTE_COMMIT_TABLE.name].checkpointed
+    assert delta.writer.tables[ROUTE_COMMIT_TABLE.name].last_checkpoint.version
     assert len(log.trims) == 1
     maintenance._checkpoint_from_s[first.path.name] -= module.CHECKPOINT_AGAIN_S
     monkeypatch.undo()

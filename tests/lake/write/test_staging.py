@@ -70,8 +70,8 @@ def test_the_staged_log_stays_short_and_the_table_keeps_every_version(
     assert [numbers(tmp_path, version) for version in range(21)] == [list(range(1, last + 1)) for last in range(21)]
     staging = tmp_path / STAGING_FOLDER / "t"
     assert log_names(staging) == [f"{20:020d}.checkpoint.parquet", f"{20:020d}.json", "_last_checkpoint"]
-    assert (staged.version, staged.checkpointed) == (20, 20)
-    assert staged.checkpoint_actions >= 20
+    assert (staged.version, staged.last_checkpoint.version) == (20, 20)
+    assert staged.last_checkpoint.size >= 20
 
 
 def test_published_files_are_hard_links(staged: StagedTable, tmp_path: Path) -> None:
@@ -232,14 +232,14 @@ def test_what_only_vacuum_asks_for_stays_out_of_staging(tmp_path: Path, monkeypa
     def actions(folder: Path) -> int:
         return pq.read_table(folder / "_delta_log" / f"{30:020d}.checkpoint.parquet").num_rows
 
-    assert staged.checkpoint_actions == actions(tmp_path / "t") >= 30
+    assert staged.last_checkpoint.size == actions(tmp_path / "t") >= 30
     for again in (staged, reopen(tmp_path)):
         assert actions(tmp_path / STAGING_FOLDER / "t") < 5
         staged = again
     staged.delta.update(updates={"n": "30"})
     staged.publish()
     staged.checkpoint()
-    assert staged.checkpoint_actions >= 31
+    assert staged.last_checkpoint.size >= 31
     assert numbers(tmp_path) == [30]
     for version in range(1, 32):
         assert numbers(tmp_path, version) == [version - 1]
