@@ -61,27 +61,7 @@ _IVY_KEY: Final = "ivy.ibiblio.default.artifact.root"
 
 
 class JarError(SetupError):
-    """Base of what this module raises; every message says what to do."""
-
-
-class JarsLockError(JarError):
-    """jars.lock is malformed, or has no such set."""
-
-
-class MavenAddressError(JarError):
-    """No usable address of a Maven repository."""
-
-
-class JarDownloadError(JarError):
-    """A jar could not be fetched; what had arrived is kept and the next try goes on from there."""
-
-
-class JarChecksumError(JarError):
-    """Error: the repository sent a file that differs from jars.lock. The file was deleted."""
-
-
-class JarCacheError(JarError):
-    """The cache folder cannot be written."""
+    """A set of jars cannot be had; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +94,7 @@ def read_lock(text: str) -> dict[str, list[Jar]]:
     """Parse the text of jars.lock into ``{set: [jar, ...]}``, in the file's order.
 
     Raises:
-        JarsLockError: a line is not ``set coordinates sha256 size_bytes``.
+        JarError: a line is not ``set coordinates sha256 size_bytes``.
     """
     line_format = re.compile(r"(\S+) ([\w.-]+(?::[\w.-]+){2,3}) ([0-9a-f]{64}) ([0-9]+)")
     sets: dict[str, list[Jar]] = {}
@@ -123,7 +103,7 @@ def read_lock(text: str) -> dict[str, list[Jar]]:
             continue
         match = line_format.fullmatch(line)
         if match is None:
-            raise JarsLockError(
+            raise JarError(
                 f"{LOCK_FILE.name} line {number} is not 'set group:artifact:version sha256 size_bytes': {line!r}. "
                 "Restore the file from git, or create it with 'python -m dev.jars_lock'."
             )
@@ -144,13 +124,13 @@ def maven_url(environ: Mapping[str, str] = os.environ) -> str:
     """The root of the Maven repository to download from, ending in a slash.
 
     Raises:
-        MavenAddressError: the mirror's address has another scheme, or PySpark's Ivy jar gives none.
+        JarError: the mirror's address has another scheme, or PySpark's Ivy jar gives none.
     """
     url = environ.get("ROUTELAKE_MAVEN_URL", "").strip()
     if not url:
         url = _central_from_pyspark()
     if urllib.parse.urlsplit(url).scheme not in {"http", "https", "file"}:
-        raise MavenAddressError(f"ROUTELAKE_MAVEN_URL must be an http, https or file URL, not {url!r}.")
+        raise JarError(f"ROUTELAKE_MAVEN_URL must be an http, https or file URL, not {url!r}.")
     return url.rstrip("/") + "/"
 
 
@@ -163,7 +143,7 @@ def _central_from_pyspark() -> str:
             key, _, value = line.partition("=")
             if key.strip() == _IVY_KEY:
                 return value.strip()
-    raise MavenAddressError(
+    raise JarError(
         "No address of a Maven repository: the installed PySpark has no Ivy settings. "
         "Set ROUTELAKE_MAVEN_URL to the root of one."
     )
@@ -186,11 +166,11 @@ def ensure(set_name: str) -> list[Path]:
         set_name: a set of jars.lock, such as ``local-fs``.
 
     Raises:
-        JarError: one of its subclasses; the message says what to do.
+        JarError: one of them cannot be had.
     """
     sets = read_lock(LOCK_FILE.read_text(encoding="utf-8"))
     if set_name not in sets:
-        raise JarsLockError(f"{LOCK_FILE.name} has no set {set_name!r}; it has: {', '.join(sets)}.")
+        raise JarError(f"{LOCK_FILE.name} has no set {set_name!r}; it has: {', '.join(sets)}.")
     jars = sets[set_name]
     cache = cache_dir()
     if _missing(jars, cache):
@@ -229,7 +209,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise JarCacheError(
+        raise JarError(
             f"Cannot write {path}: {error.strerror or error}. "
             "Free some space, or set ROUTELAKE_CACHE to a folder that can be written."
         ) from error
@@ -269,7 +249,7 @@ def _download(jar: Jar, cache: Path, url: str, progress: _Progress, stop: thread
         part.unlink()
         if not resumed:  # else an old beginning may be the culprit: once more from the start
             break
-    raise JarChecksumError(
+    raise JarError(
         f"{url}{jar.path} differs from the file in {LOCK_FILE.name}: sha256 {digest} of {size} bytes, expected "
         f"{jar.sha256} of {jar.size_bytes}. It was deleted. A proxy or mirror may answer with its own page. Open that "
         "address, then try again, or set ROUTELAKE_MAVEN_URL to another repository."
@@ -295,7 +275,7 @@ def _fetch_with_retries(jar: Jar, part: Path, url: str, progress: _Progress, sto
         else:
             return
         if final or attempt == TRIES:
-            raise JarDownloadError(
+            raise JarError(
                 f"Cannot download {url}{jar.path}: {problem}. The downloaded part is kept. Check the network, proxy "
                 "variables (https_proxy, no_proxy) and the CA certificates (SSL_CERT_FILE), or set ROUTELAKE_MAVEN_URL "
                 "to a mirror that this machine reaches; then try again."
@@ -389,7 +369,7 @@ def main(argv: list[str] | None = None) -> int:
             for path in ensure(set_name):
                 sys.stdout.write(f"{path}\n")
     except JarError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.write(f"routelake: {error}\n")
         return 2
     return 0
 
