@@ -23,7 +23,7 @@ from dev.benchmarks.harness.peers import nameserver, routelake
 from dev.benchmarks.harness.report import Figure, Result, median
 from dev.benchmarks.harness.view_state import route_rows
 from dev.peers.java import wait_until
-from runtime.procfs import memory_bytes
+from dev.peers.procfs import memory_bytes
 from schemas.events import encode, routing_key
 
 GROUPS, TOPICS = 300, 10_000

@@ -24,7 +24,8 @@ from dev.benchmarks.harness.peers import RoutelakeServer, routelake
 from dev.benchmarks.harness.report import Figure, Result
 from dev.benchmarks.harness.view_state import is_visible, route_rows
 from dev.peers.java import wait_until
-from runtime.procfs import memory_bytes, stat_fields
+from dev.peers.procfs import memory_bytes
+from runtime.procfs import stat_fields
 
 GROUPS, TOPICS = 300, 10_000
 TARGETS_S = {"all new": 12.0, "one topic each": 8.0, "unchanged": 2.0}

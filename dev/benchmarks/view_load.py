@@ -38,6 +38,7 @@ from deltalake import write_deltalake
 
 from api.gateway.follower import Follower
 from dev.benchmarks.harness.lake_writer import START, LakeWriter
+from dev.peers.procfs import memory_bytes
 from lake.commits import last_commit
 from lake.delta.types import arrow_schema
 from lake.history.changelog import ChangesAsked, list_changes
@@ -46,7 +47,6 @@ from lake.history.history import History
 from lake.history.loader import load_view
 from nameserver.answers import RouteAnswers
 from nameserver.view.model import Changes
-from runtime.procfs import memory_bytes
 from schemas.errors import BeforeHistoryError
 from schemas.route_commit import RouteCommit
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, TOPIC_QUEUE_TABLE

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from dev.peers.procfs import thread_states
 from runtime.jars import ensure
-from runtime.procfs import thread_states
 
 # For tests, where a fast start matters more than peak speed: first compiler only, serial collector, shared class data.
 QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData", "-Xss512k")

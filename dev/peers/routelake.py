@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from dev.peers.java import free_port, port_answers, wait_until
-from runtime.procfs import commands_of_children
+from dev.peers.procfs import commands_of_children
 from schemas.tables import FOLD_STATUS_FILE
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from dev.peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
+from dev.peers.procfs import status_fields
 from runtime.jars import pyspark_jars
-from runtime.procfs import status_fields, threads_below
+from runtime.procfs import threads_below
 
 
 def write_properties(file: Path, secret: str, *more: str) -> Path:

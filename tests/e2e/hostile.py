@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from dev.model import codes
 from dev.model.client import encode_frame
 from dev.peers.java import wait_until
+from dev.peers.procfs import memory_bytes
 from dev.peers.routelake import Routelake
 from eventlog.open import open_log
-from runtime.procfs import memory_bytes
 from schemas.events import decode
 
 MIB: Final = 1024 * 1024

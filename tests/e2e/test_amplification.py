@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from dev.peers.java import wait_until
+from dev.peers.procfs import memory_bytes
 from dev.peers.routelake import Routelake
 from dev.support import events as make
 from dev.support import lakes
 from eventlog.sqlite.log import SqliteLog
-from runtime.procfs import memory_bytes
 from schemas.events import encode, routing_key
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(560)]

@@ -11,11 +11,11 @@ import pytest
 
 from dev.model import codes
 from dev.model.client import RemotingClient
+from dev.peers.procfs import status_fields
 from dev.peers.routelake import Routelake
 from dev.support.accounts import sign
 from dev.support.certificates import Authority
 from dev.support.loops import until
-from runtime.procfs import status_fields
 from tests.examples.parts import A, config, register
 
 SECRETS = {

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dev.peers.java import port_answers, wait_until
+from dev.peers.procfs import commands_of_children
 from dev.peers.routelake import Routelake
-from runtime.procfs import commands_of_children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 

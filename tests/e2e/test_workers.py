@@ -20,10 +20,10 @@ from dev.model import codes
 from dev.model.client import RemotingClient
 from dev.model.wire import Request
 from dev.peers.java import wait_until
+from dev.peers.procfs import commands_of_children
 from dev.peers.routelake import Routelake
 from dev.support.fold import FoldThread
 from eventlog.open import open_log
-from runtime.procfs import commands_of_children
 from tests.examples.parts import config, register
 
 WORKERS = 3

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.java import wait_until
+from dev.peers.procfs import is_alive, status_fields
 from dev.support import events as make
 from dev.support.loops import on_a_loop
 from dev.support.memory_log import MemoryLog
@@ -24,7 +25,6 @@ from eventlog import worker as log_worker
 from eventlog.base import Appended, Entry, LogEnd, now_ms
 from eventlog.sqlite.log import SqliteLog
 from eventlog.worker import LogWorker, ResumingLog
-from runtime.procfs import is_alive, status_fields
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
 from schemas.events import Clock, PutKvConfig, Resume, decode, encode, routing_key
 

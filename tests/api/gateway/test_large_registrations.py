@@ -25,10 +25,10 @@ from dev.histories.steps import Send
 from dev.model import codes
 from dev.model.wire import Request
 from dev.peers.java import wait_until
+from dev.peers.procfs import is_alive
 from dev.support.local import LocalLake
 from remoting.codec.commands import RefusedError, RequestContext, to_event
 from remoting.codec.frame import RemotingCommand
-from runtime.procfs import is_alive
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
