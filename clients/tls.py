@@ -13,16 +13,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 
+from remoting.server.tls_channel import ListenerTls
 from schemas.errors import SetupError
-from schemas.tls import TlsMode
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """`remoting.server.tls_channel.TlsSource` of a certificate that stays."""
-
-    context: ssl.SSLContext
-    mode: TlsMode = TlsMode.PERMISSIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +56,13 @@ class ClientTls:
             self._show(context)
         return context
 
-    def listener(self) -> Listener | None:
+    def listener(self) -> ListenerTls | None:
         """For a broker's own port; None without a certificate. Raises SetupError."""
         if not self.cert:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._show(context)
-        return Listener(context)
+        return ListenerTls(context)
 
     def _show(self, context: ssl.SSLContext) -> None:
         try:

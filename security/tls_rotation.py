@@ -12,7 +12,6 @@ certificate and key must both change, and what came before leaked (apache/rocket
 from __future__ import annotations
 
 import hashlib
-import ssl
 import threading
 import time
 from pathlib import Path
@@ -20,11 +19,12 @@ from typing import Final
 
 import structlog
 
+from remoting.server.tls_channel import ListenerTls
 from runtime.supervised_tasks import critical_thread
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
-from security.tls_context import Contexts, build
+from security.tls_context import build
 from security.watched_files import SETTLED_LOOKS, WatchedFiles
 
 log = structlog.get_logger("routelake.gateway")
@@ -41,6 +41,7 @@ class Tls:
         settings: Settings as given at the start.
         remoting: TLS of port 9876.
         http: TLS of port 8080.
+        not_after_s: Time at which the certificate in use expires, in seconds since the epoch.
         reloads: Number of times that a new certificate was loaded.
         reload_failures: Number of times that a new certificate could not be loaded.
         refused: Reason why the files, as they are now, are not in use; None when they are.
@@ -57,21 +58,13 @@ class Tls:
         self.refused: str | None = None
         self._digest = self._tried = _digest(settings.files)
         self._watched = WatchedFiles(settings.files)
-        self._contexts = build(settings)
-        self.remoting = ListenerTls(self, is_http=False)
-        self.http = ListenerTls(self, is_http=True)
+        contexts = build(settings)
+        needs_certificate = settings.client_auth is ClientAuth.REQUIRE
+        self.remoting = ListenerTls(contexts.remoting, settings.mode, needs_certificate)
+        self.http = ListenerTls(contexts.http, settings.mode, needs_certificate)
+        self.not_after_s = contexts.not_after_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-
-    @property
-    def contexts(self) -> Contexts:
-        """Those of the next connection."""
-        return self._contexts
-
-    @property
-    def not_after_s(self) -> float:
-        """Time at which the certificate in use expires, in seconds since the epoch."""
-        return self._contexts.not_after_s
 
     @property
     def problem(self) -> str | None:
@@ -119,7 +112,8 @@ class Tls:
         if _digest(self.settings.files) != digest:
             self._tried = b""  # written to meanwhile
             return
-        self._contexts, self._digest, self.refused = contexts, digest, None
+        self.remoting.context, self.http.context = contexts.remoting, contexts.http
+        self.not_after_s, self._digest, self.refused = contexts.not_after_s, digest, None
         self.reloads += 1
         log.info("TLS certificate reloaded", not_after=time.strftime("%FT%TZ", time.gmtime(self.not_after_s)))
         self._warn_of_expiry()
@@ -139,27 +133,6 @@ class Tls:
             )
         elif left_s < 14 * _DAY_S:
             log.warning("TLS certificate expires soon", days=round(left_s / _DAY_S, 1), cert=str(self.settings.cert))
-
-
-class ListenerTls:
-    """`remoting.server.tls_channel.TlsSource` of one port.
-
-    Attributes:
-        mode: Mode of TLS of the port.
-        needs_certificate: Whether a client without one may see health alone (HTTP).
-    """
-
-    def __init__(self, tls: Tls, *, is_http: bool) -> None:
-        self.mode = tls.settings.mode
-        self.needs_certificate = tls.settings.client_auth is ClientAuth.REQUIRE
-        self._tls = tls
-        self._is_http = is_http
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For the next connection."""
-        contexts = self._tls.contexts
-        return contexts.http if self._is_http else contexts.remoting
 
 
 def _digest(files: tuple[Path, ...]) -> bytes:

@@ -17,9 +17,8 @@ from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from remoting.errors import why_not_listening
 from remoting.server.tls import Handshakes
-from remoting.server.tls_channel import TlsSniffer
+from remoting.server.tls_channel import ListenerTls, TlsSniffer
 from schemas.errors import SetupError
-from security.tls_rotation import ListenerTls
 
 DRAIN_S: Final = 8
 """Time that requests under way may take after a stop, in seconds."""

@@ -31,7 +31,7 @@ from remoting.server.memory import ConnectionMemory
 from remoting.server.refusals import Refusals
 from remoting.server.settings import RemotingSettings
 from remoting.server.tls import Handshakes
-from remoting.server.tls_channel import HANDSHAKE_S, TlsSniffer, TlsSource
+from remoting.server.tls_channel import HANDSHAKE_S, ListenerTls, TlsSniffer
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
 
@@ -66,7 +66,7 @@ class RemotingServer:
         settings: RemotingSettings | None = None,
         inline: RequestCache | None = None,
         gate: InlineAuthorizer | None = None,
-        tls: TlsSource | None = None,
+        tls: ListenerTls | None = None,
         handshakes: Handshakes | None = None,
     ) -> None:
         """Prepare; `start` listens.

@@ -21,7 +21,8 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from remoting.codec.bounds import address_of
 from remoting.codec.frame import GRPC_IS_ELSEWHERE, offers_h2
@@ -45,16 +46,19 @@ NO_APPLICATION_PROTOCOL: Final = bytes((21, 3, 1, 0, 2, 2, 120))
 """A TLS alert (RFC 7301, 3.2)."""
 
 
-class TlsSource(Protocol):
-    """Source of the TLS context for each new connection, so that a certificate may change while the server listens."""
+@dataclass(slots=True)
+class ListenerTls:
+    """TLS of one port.
 
-    @property
-    def mode(self) -> TlsMode:
-        """PERMISSIVE or ENFORCING."""
+    Attributes:
+        context: Context of the next connection. It may be replaced while the server listens.
+        mode: PERMISSIVE or ENFORCING.
+        needs_certificate: Whether a client without one may see health alone (HTTP).
+    """
 
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+    context: ssl.SSLContext
+    mode: TlsMode = TlsMode.PERMISSIVE
+    needs_certificate: bool = False
 
 
 class Secured(asyncio.Protocol):
@@ -200,7 +204,7 @@ class TlsSniffer(asyncio.Protocol):
     def __init__(
         self,
         behind: Secured,
-        source: TlsSource,
+        source: ListenerTls,
         handshakes: Handshakes,
         *,
         takes_preamble: bool,

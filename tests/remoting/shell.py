@@ -20,7 +20,7 @@ from remoting.server.channel import Connection
 from remoting.server.server import RemotingServer
 from remoting.server.settings import RemotingSettings
 from remoting.server.tls import Handshakes
-from remoting.server.tls_channel import TlsSource
+from remoting.server.tls_channel import ListenerTls
 from schemas.errors import UnavailableError
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -126,7 +126,7 @@ class Handler:
 async def serving(
     handler: Handler,
     settings: RemotingSettings | None = None,
-    tls: TlsSource | None = None,
+    tls: ListenerTls | None = None,
     handshakes: Handshakes | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """A server on a free port."""

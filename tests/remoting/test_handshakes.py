@@ -19,7 +19,7 @@ from remoting.server.tls_channel import TlsSniffer
 from security.admission.quotas import GatewayQuotas
 from security.quotas import Quotas, Rate
 from tests.remoting.shell import ECHO, Handler, connected, run, serving
-from tests.remoting.test_tls import Source, server_context
+from tests.remoting.test_tls import enforcing, server_context
 
 
 def test_one_in_a_turn_and_no_address_waits_for_the_queue_of_another() -> None:
@@ -45,7 +45,7 @@ def test_one_in_a_turn_and_no_address_waits_for_the_queue_of_another() -> None:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_too_many_handshakes_of_one_address_are_closed_before_signing(loop: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    source = Source(server_context(authority))
+    source = enforcing(server_context(authority))
     now_s = 0.0
     quotas = GatewayQuotas(Quotas(tls_handshakes_per_s=Rate(1, 2)), clock=lambda: now_s)
 
@@ -76,7 +76,7 @@ def test_bytes_that_come_before_its_turn_are_kept(tmp_path: Path) -> None:
 
     async def main() -> None:
         queue = Queue()
-        async with serving(Handler(), tls=Source(server_context(authority)), handshakes=queue) as server:
+        async with serving(Handler(), tls=enforcing(server_context(authority)), handshakes=queue) as server:
             asking = asyncio.create_task(ask(server, authority))
             while not queue.held:
                 await asyncio.sleep(0)
@@ -95,7 +95,7 @@ def test_bytes_that_come_before_its_turn_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_peer_that_sends_more_than_a_first_message_is_closed_at_once(loop: str, tmp_path: Path) -> None:
-    source = Source(server_context(Authority(tmp_path)))
+    source = enforcing(server_context(Authority(tmp_path)))
 
     async def main() -> None:
         async with serving(Handler(), tls=source) as server, connected(server) as peer:

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from remoting.codec.frame import RemotingCommand, encode_frame
 from remoting.server.channel import Connection
 from remoting.server.settings import RemotingSettings
 from remoting.server.tls import TlsSession
+from remoting.server.tls_channel import ListenerTls
 from schemas.tls import TlsMode
 from tests.remoting.shell import ECHO, LOOPS, Handler, connected, run, serving
 
@@ -29,10 +29,8 @@ both_loops = pytest.mark.parametrize("loop", LOOPS)
 BIG = 1_500_000
 
 
-@dataclass
-class Source:
-    context: ssl.SSLContext
-    mode: TlsMode = TlsMode.ENFORCING
+def enforcing(context: ssl.SSLContext) -> ListenerTls:
+    return ListenerTls(context, TlsMode.ENFORCING)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +48,8 @@ def server_context(authority: Authority, verify: ssl.VerifyMode = ssl.CERT_NONE)
 
 
 @pytest.fixture(scope="module")
-def source(authority: Authority) -> Source:
-    return Source(server_context(authority))
+def source(authority: Authority) -> ListenerTls:
+    return enforcing(server_context(authority))
 
 
 def echo(text: str, opaque: int = 1) -> RemotingCommand:
@@ -60,7 +58,7 @@ def echo(text: str, opaque: int = 1) -> RemotingCommand:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @both_loops
-def test_requests_are_answered(loop: str, authority: Authority, source: Source, version: ssl.TLSVersion) -> None:
+def test_requests_are_answered(loop: str, authority: Authority, source: ListenerTls, version: ssl.TLSVersion) -> None:
     async def main() -> None:
         client = authority.client()
         client.minimum_version = client.maximum_version = version
@@ -80,10 +78,10 @@ def test_requests_are_answered(loop: str, authority: Authority, source: Source, 
 
 @pytest.mark.parametrize("mode", [TlsMode.PERMISSIVE, TlsMode.ENFORCING])
 @both_loops
-def test_plain_connections(loop: str, source: Source, mode: TlsMode) -> None:
+def test_plain_connections(loop: str, source: ListenerTls, mode: TlsMode) -> None:
     async def main() -> None:
         handler = Handler()
-        async with serving(handler, tls=Source(source.context, mode)) as server, connected(server) as peer:
+        async with serving(handler, tls=ListenerTls(source.context, mode)) as server, connected(server) as peer:
             if mode is TlsMode.PERMISSIVE:
                 assert (await peer.ask(echo("hello"))).body == b"hello"
                 assert not handler.connected[0].is_tls
@@ -116,7 +114,7 @@ def test_tls_where_there_is_none_is_closed(loop: str, authority: Authority) -> N
     ],
 )
 @both_loops
-def test_a_proxy_preamble_before_tls(loop: str, authority: Authority, source: Source, preamble: bytes) -> None:
+def test_a_proxy_preamble_before_tls(loop: str, authority: Authority, source: ListenerTls, preamble: bytes) -> None:
     async def main() -> None:
         async with (
             serving(Handler(), tls=source) as server,
@@ -139,7 +137,7 @@ def test_names_of_a_verified_certificate(loop: str, authority: Authority) -> Non
             ),
         )
         handler = Handler()
-        source = Source(server_context(authority, ssl.CERT_REQUIRED))
+        source = enforcing(server_context(authority, ssl.CERT_REQUIRED))
         async with serving(handler, tls=source) as server, connected(server, tls=authority.client(pair)) as peer:
             assert (await peer.ask(echo("hello"))).body == b"hello"
             assert handler.connected[0].certificate_names == (
@@ -161,7 +159,7 @@ def test_a_certificate_that_is_required(loop: str, authority: Authority, tmp_pat
             pair = Authority(tmp_path, "other").issue("client")
             client.load_cert_chain(pair.cert, pair.key)
         handler = Handler()
-        async with serving(handler, tls=Source(server_context(authority, ssl.CERT_REQUIRED))) as server:
+        async with serving(handler, tls=enforcing(server_context(authority, ssl.CERT_REQUIRED))) as server:
             with contextlib.suppress(OSError):  # by TLS 1.3 the client learns of it after its side of the handshake
                 async with connected(server, tls=client) as peer:
                     peer.send(echo("hello"))
@@ -174,7 +172,9 @@ def test_a_certificate_that_is_required(loop: str, authority: Authority, tmp_pat
 
 @pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"PROXY TCP4 "])
 @both_loops
-def test_a_handshake_that_starves(loop: str, source: Source, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handshake_that_starves(
+    loop: str, source: ListenerTls, first: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("remoting.server.server.HANDSHAKE_S", 0.05)
 
     async def main() -> None:
@@ -188,7 +188,7 @@ def test_a_handshake_that_starves(loop: str, source: Source, first: bytes, monke
 
 
 @both_loops
-def test_close_notify(loop: str, authority: Authority, source: Source) -> None:
+def test_close_notify(loop: str, authority: Authority, source: ListenerTls) -> None:
     """Either side says that it ends: the peer sees a clean end, and the server closes when the peer says so."""
 
     async def main() -> None:
@@ -208,7 +208,7 @@ def test_close_notify(loop: str, authority: Authority, source: Source) -> None:
 
 
 @both_loops
-def test_bad_records_end_the_connection(loop: str, authority: Authority, source: Source) -> None:
+def test_bad_records_end_the_connection(loop: str, authority: Authority, source: ListenerTls) -> None:
     async def main() -> None:
         handler = Handler()
         async with serving(handler, tls=source) as server:
@@ -227,7 +227,7 @@ def test_bad_records_end_the_connection(loop: str, authority: Authority, source:
     run(main, loop)
 
 
-def test_a_bad_record_in_one_piece_with_the_end_of_the_handshake(authority: Authority, source: Source) -> None:
+def test_a_bad_record_in_one_piece_with_the_end_of_the_handshake(authority: Authority, source: ListenerTls) -> None:
     session, peer = TlsSession(source.context), InMemory(authority.client())
     session.receive(peer.hello())
     finished = peer.receive(session.to_send())
@@ -239,7 +239,7 @@ def test_a_bad_record_in_one_piece_with_the_end_of_the_handshake(authority: Auth
 
 
 @both_loops
-def test_answers_that_nobody_reads_are_bounded(loop: str, authority: Authority, source: Source) -> None:
+def test_answers_that_nobody_reads_are_bounded(loop: str, authority: Authority, source: ListenerTls) -> None:
     """As without TLS: one piece beyond the mark is encrypted; what is shared is not held again."""
 
     async def main() -> None:
@@ -268,7 +268,7 @@ def test_answers_that_nobody_reads_are_bounded(loop: str, authority: Authority, 
 def test_a_certificate_is_swapped_under_open_connections(loop: str, authority: Authority, tmp_path: Path) -> None:
     async def main() -> None:
         other = Authority(tmp_path, "next")
-        changing = Source(server_context(authority))
+        changing = enforcing(server_context(authority))
         async with serving(Handler(), tls=changing) as server, connected(server, tls=authority.client()) as old:
             assert (await old.ask(echo("before"))).body == b"before"
             changing.context = server_context(other)
@@ -280,7 +280,7 @@ def test_a_certificate_is_swapped_under_open_connections(loop: str, authority: A
 
 
 @given(data=st.data())
-def test_any_cut_of_the_bytes(authority: Authority, source: Source, data: st.DataObject) -> None:
+def test_any_cut_of_the_bytes(authority: Authority, source: ListenerTls, data: st.DataObject) -> None:
     """Without sockets: what the client wrote comes out, however its records are cut."""
     client, session = InMemory(authority.client()), TlsSession(source.context)
     wrote = data.draw(st.binary(max_size=70_000))
@@ -302,7 +302,7 @@ def test_any_cut_of_the_bytes(authority: Authority, source: Source, data: st.Dat
 
 
 @given(at=st.integers(0, 3000), byte=st.integers(1, 255), junk=st.binary(max_size=400))
-def test_any_change_of_the_bytes(authority: Authority, source: Source, at: int, byte: int, junk: bytes) -> None:
+def test_any_change_of_the_bytes(authority: Authority, source: ListenerTls, at: int, byte: int, junk: bytes) -> None:
     """Never anything but an error or silence; nothing that the client did not write comes out."""
     client, session = InMemory(authority.client()), TlsSession(source.context)
     flow = bytearray(client.hello())
@@ -328,7 +328,7 @@ def test_any_change_of_the_bytes(authority: Authority, source: Source, at: int, 
 
 
 @given(junk=st.binary(min_size=1, max_size=2000))
-def test_noise_that_begins_like_tls(source: Source, junk: bytes) -> None:
+def test_noise_that_begins_like_tls(source: ListenerTls, junk: bytes) -> None:
     session = TlsSession(source.context)
     assert session.receive(b"\x16" + junk) == b""
     assert not session.is_open
@@ -416,12 +416,12 @@ async def until_paused(handler: Handler) -> Connection:
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
-def test_grpc_clients_are_told_where_they_belong(source: Source, *, has_tls: bool) -> None:
+def test_grpc_clients_are_told_where_they_belong(source: ListenerTls, *, has_tls: bool) -> None:
     """By the preface of HTTP/2, and by a TLS ClientHello that offers it."""
 
     async def main() -> None:
         handler = Handler()
-        async with serving(handler, tls=Source(source.context, TlsMode.PERMISSIVE) if has_tls else None) as server:
+        async with serving(handler, tls=ListenerTls(source.context, TlsMode.PERMISSIVE) if has_tls else None) as server:
             async with connected(server) as client:
                 client.writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
                 answer = await client.rest()
