@@ -49,7 +49,7 @@ async def _run(stop_signal: StopSignal, agent: BrokerAgent) -> int:
     stop = stop_signal.event()
     try:
         await agent.start()
-        reached = [result.address for result in agent.last_results if result.error is None]
+        reached = [result.address for result in agent.registrar.last_results if result.error is None]
         log.info(
             "serving",
             broker=agent.config.broker_name,

@@ -22,15 +22,14 @@ from clients.broker.admin import BrokerHandler
 from clients.broker.broker_topics import LOCK_TIMEOUT_S, BrokerTopics
 from clients.broker.config import BrokerConfig, check
 from clients.broker.http import HttpNameServer
-from clients.broker.nameservers import NameServer, RemotingNameServer, ServerResult
-from clients.broker.registrar import RegisterResults, Registrar
-from clients.broker.topic_config import TopicConfig
+from clients.broker.nameservers import NameServer, RemotingNameServer
+from clients.broker.registrar import Registrar
 from clients.credentials import Credentials
 from clients.tls import ClientTls
 from remoting.client import RemotingClient
 from remoting.codec.frame import RemotingCommand
 from remoting.server.server import RemotingServer
-from schemas.broker import MASTER_ID, DataVersion
+from schemas.broker import MASTER_ID
 from schemas.codes import RequestCode
 
 log = structlog.get_logger("routelake.broker")
@@ -108,6 +107,7 @@ class BrokerAgent:
         config: With the port that it really listens on, once started.
         topics: To be read.
         broker_topics: Changes them.
+        registrar: Registers them, and knows what the NameServers last said.
         min_broker_id: The smallest living brokerId of the group, if a NameServer has told of a change.
     """
 
@@ -139,7 +139,9 @@ class BrokerAgent:
         self.config = check(config)
         self.min_broker_id: int | None = None
         self.started_ms = 0
-        self.broker_topics = BrokerTopics(config, self._now_ms, self._register_changed, lock_timeout_s)
+        self.broker_topics = BrokerTopics(
+            config, self._now_ms, lambda *changed: self.registrar.register_changed(*changed), lock_timeout_s
+        )
         self.topics = self.broker_topics.topics
         context = None if tls is None else tls.context()
         self._client = RemotingClient(
@@ -148,7 +150,7 @@ class BrokerAgent:
             tls=context,
         )
         servers = [_name_server(address, self._client, http_token, context) for address in dict.fromkeys(namesrvs)]
-        self._registrar = Registrar(config, servers, self.topics.snapshot, self.broker_topics.mark_ordered)
+        self.registrar = Registrar(config, servers, self.topics.snapshot, self.broker_topics.mark_ordered)
         self._server = RemotingServer(
             BrokerHandler(self, self.broker_topics), tls=None if tls is None else tls.listener()
         )
@@ -169,9 +171,9 @@ class BrokerAgent:
         host, port = self.config.broker_ip1, self.config.listen_port
         await self._server.start(host, port, option="--listen HOST:PORT")
         self.config = msgspec.structs.replace(self.config, listen_port=self._server.port)
-        self._registrar.config = self.config
+        self.registrar.config = self.config
         self.started_ms = self._now_ms()
-        await self.register_all(force=True)
+        await self.registrar.register_all(force=True)
         self._loop_task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -180,7 +182,7 @@ class BrokerAgent:
             return
         self._stopped = True
         if self._loop_task is not None:
-            await self._registrar.unregister()
+            await self.registrar.unregister()
             self._loop_task.cancel()
             await asyncio.wait([self._loop_task])
         await self._server.close(_CLOSE_GRACE_S)
@@ -189,14 +191,14 @@ class BrokerAgent:
     async def _run(self) -> None:
         """Rounds, retries and heartbeats until cancelled; a NameServer that hangs in a round holds up no heartbeat."""
         cadence = Cadence(self.config, _steady_ms())
-        cadence.registered(_steady_ms(), failures=self._registrar.has_failed)
+        cadence.registered(_steady_ms(), failures=self.registrar.has_failed)
         registered = asyncio.Event()
         registration: asyncio.Task[None] | None = None
 
         async def register(task: Task) -> None:
             force = self.config.force_register or task is Task.RETRY
-            await _carry_on(task, self.register_all(force=force, only_failed=task is Task.RETRY))
-            cadence.registered(_steady_ms(), failures=self._registrar.has_failed)
+            await _carry_on(task, self.registrar.register_all(force=force, only_failed=task is Task.RETRY))
+            cadence.registered(_steady_ms(), failures=self.registrar.has_failed)
             registered.set()
 
         async with asyncio.TaskGroup() as jobs:
@@ -207,37 +209,16 @@ class BrokerAgent:
                         await registered.wait()
                 for task in cadence.due(_steady_ms()):
                     if task is Task.HEARTBEAT:
-                        jobs.create_task(_carry_on(task, self.heartbeat()))
+                        jobs.create_task(_carry_on(task, self.registrar.heartbeat(self.topics.data_version)))
                     elif registration is None or registration.done():
                         registration = jobs.create_task(register(task))
 
     # --- registration ---
 
     @property
-    def last_results(self) -> RegisterResults:
-        """Results of the last registration with each NameServer."""
-        return self._registrar.last_results
-
-    @property
     def master_addr(self) -> str | None:
         """Address of a slave's master, as the NameServer last answered (SlaveSynchronize.masterAddr)."""
-        return self._registrar.master_addr
-
-    @property
-    def master_ha_addr(self) -> str | None:
-        """Address to replicate from; kept when an answer names none."""
-        return self._registrar.master_ha_addr
-
-    async def register_all(self, *, force: bool, only_failed: bool = False) -> RegisterResults:
-        """Register all topics; see `Registrar.register_all`."""
-        return await self._registrar.register_all(force=force, only_failed=only_failed)
-
-    async def heartbeat(self) -> list[ServerResult[None]]:
-        """Say that the broker is alive, without its topics (sendHeartbeat)."""
-        return await self._registrar.heartbeat(self.topics.data_version)
-
-    async def _register_changed(self, changed: Sequence[TopicConfig], version: DataVersion) -> None:
-        await self._registrar.register_changed(changed, version)
+        return self.registrar.master_addr
 
     def _on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         """Handle a request from a NameServer: only 905, which is oneway."""

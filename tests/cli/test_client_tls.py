@@ -128,7 +128,7 @@ def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: 
         config = BrokerConfig(broker_name="ours", broker_ip1="127.0.0.1", listen_port=0)
         agent = BrokerAgent(config, [gateway.address, https(gateway)], tls=tls)
         await agent.start()
-        results = [str(result.error or "") for result in agent.last_results]
+        results = [str(result.error or "") for result in agent.registrar.last_results]
         await agent.stop()
         return results
 

@@ -110,7 +110,7 @@ def test_broker_and_fleet(gateway: LocalGateway) -> None:
         config = BrokerConfig(broker_name="ours", broker_ip1="127.0.0.1", listen_port=0)
         agent = BrokerAgent(config, [gateway.address], credentials=credentials)
         await agent.start()
-        results = [None if result.error is None else str(result.error) for result in agent.last_results]
+        results = [None if result.error is None else str(result.error) for result in agent.registrar.last_results]
         await agent.stop()
         return results
 

@@ -136,7 +136,7 @@ def test_our_commands_at_a_stock_nameserver(authority: Authority, folder: Path) 
         agent = BrokerAgent(BrokerConfig(broker_name="ours", broker_ip1="127.0.0.1", listen_port=0), [address], tls=tls)
         await agent.start()
         try:
-            return tuple(str(result.error or "") for result in agent.last_results)
+            return tuple(str(result.error or "") for result in agent.registrar.last_results)
         finally:
             await agent.stop()
 

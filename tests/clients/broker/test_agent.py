@@ -38,7 +38,7 @@ def test_registered_from_start_to_stop() -> None:
                     route = server.route("TBW102")
                     assert route is not None
                     assert route.broker_datas[0].broker_addrs == {0: agent.config.broker_addr}
-                assert [(result.address, result.error, result.attempts) for result in agent.last_results] == [
+                assert [(result.address, result.error, result.attempts) for result in agent.registrar.last_results] == [
                     (one.address, None, 1),
                     (two.address, None, 1),
                 ]
@@ -56,13 +56,13 @@ def test_a_dead_namesrv_hinders_nobody_and_is_found_when_it_comes_back(monkeypat
     async def work() -> None:
         async with namesrv() as living, broker(living.address, f"127.0.0.1:{port}") as agent:
             assert living.queues("TBW102") == (8, 8, 7)
-            _, dead = agent.last_results
+            _, dead = agent.registrar.last_results
             assert dead.address == f"127.0.0.1:{port}"
             assert isinstance(dead.error, ConnectError)
             assert dead.attempts == 3
             async with namesrv(port) as late:
                 await eventually(lambda: late.queues("TBW102") == (8, 8, 7))
-                await eventually(lambda: all(result.error is None for result in agent.last_results))
+                await eventually(lambda: all(result.error is None for result in agent.registrar.last_results))
                 assert living.codes == [103]  # the others are not bothered
 
     run(work())
@@ -76,7 +76,7 @@ def test_a_silent_namesrv_is_given_up_and_a_refusing_one_reported() -> None:
             async with broker(
                 silent.address, refusing.address, good.address, register_broker_timeout_mills=2_000
             ) as agent:
-                errors = [result.error for result in agent.last_results]
+                errors = [result.error for result in agent.registrar.last_results]
                 assert isinstance(errors[0], ClientError)
                 assert isinstance(errors[1], AnswerError)
                 assert errors[2] is None
@@ -89,10 +89,10 @@ def test_a_silent_namesrv_is_given_up_and_a_refusing_one_reported() -> None:
 def test_only_asks_when_registration_is_not_forced() -> None:
     async def work() -> None:
         async with namesrv() as one, namesrv() as two, broker(one.address, two.address, force_register=False) as agent:
-            assert await agent.register_all(force=False) == []
+            assert await agent.registrar.register_all(force=False) == []
             assert one.codes == two.codes == [103, 322]
             one.ask(104, **(one.requests[0].ext_fields or {}))
-            assert len(await agent.register_all(force=False)) == 2  # one of them wants it, both get it
+            assert len(await agent.registrar.register_all(force=False)) == 2  # one of them wants it, both get it
             assert one.codes == two.codes == [103, 322, 322, 103]
 
     run(work())
@@ -139,15 +139,15 @@ def test_a_namesrv_that_hangs_holds_up_no_heartbeat(monkeypatch: pytest.MonkeyPa
 def test_a_slave_learns_of_its_master() -> None:
     async def work() -> None:
         async with namesrv() as server, broker(server.address, broker_id=1, ha_listen_port=1) as slave:
-            assert (slave.master_addr, slave.master_ha_addr) == (None, None)
+            assert (slave.master_addr, slave.registrar.master_ha_addr) == (None, None)
             async with broker(server.address, ha_listen_port=4711) as master:
                 assert master.master_addr is None
-                await slave.register_all(force=True)
+                await slave.registrar.register_all(force=True)
                 assert slave.master_addr == master.config.broker_addr
-                assert slave.master_ha_addr == "127.0.0.1:4711"
-            await slave.register_all(force=True)
+                assert slave.registrar.master_ha_addr == "127.0.0.1:4711"
+            await slave.registrar.register_all(force=True)
             assert slave.master_addr is None
-            assert slave.master_ha_addr == "127.0.0.1:4711"  # RocketMQ keeps it, too
+            assert slave.registrar.master_ha_addr == "127.0.0.1:4711"  # RocketMQ keeps it, too
 
     run(work())
 
@@ -167,7 +167,7 @@ def test_order_configuration_comes_with_the_answer(tmp_path: Path) -> None:
         async with namesrv() as server, broker(server.address, store=tmp_path) as agent, peer(agent) as admin:
             await admin.update("orders")
             server.ask(100, namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:8")
-            await agent.register_all(force=True)
+            await agent.registrar.register_all(force=True)
             assert agent.topics.is_order_topic("orders")
             assert agent.topics.data_version.counter == 2
             stored = TopicFile(agent.config.topics_file).load().table
@@ -256,7 +256,7 @@ def test_many_changes_at_once_end_as_the_last_one(tmp_path: Path) -> None:
             server.ask(100, namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:8")
             await asyncio.gather(
                 *(admin.update("orders", readQueueNums=queues, writeQueueNums=queues) for queues in range(1, 40)),
-                *(agent.register_all(force=True) for _ in range(5)),
+                *(agent.registrar.register_all(force=True) for _ in range(5)),
                 *(admin.send(f"topic-{number}") for number in range(5)),
             )
             orders = agent.topics.table["orders"]

@@ -38,22 +38,22 @@ def test_a_life_over_http(tmp_path: Path) -> None:
     async def work() -> None:
         with routelake(tmp_path) as lake:
             async with broker(lake.http_url, broker_name="b1") as agent, peer(agent) as client:
-                (result,) = agent.last_results
+                (result,) = agent.registrar.last_results
                 assert (result.address, result.error) == (lake.http_url, None)
                 assert queues(lake, "TBW102") == {"b1": (8, 8, 7, 0)}
                 await client.send("orders", k="true")
                 assert queues(lake, "orders") == {"b1": (4, 4, 6, 1)}
                 put = PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="orders", value="b1:4", actor=ACTOR)
                 await asyncio.to_thread(lake.loop.run, lake.gateway.propose(put, None))
-                await agent.register_all(force=False)
+                await agent.registrar.register_all(force=False)
                 assert agent.topics.is_order_topic("orders")
-                (beat,) = await agent.heartbeat()
+                (beat,) = await agent.registrar.heartbeat(agent.topics.data_version)
                 assert beat.error is None
                 async with broker(
                     lake.http_url, broker_name="b1", broker_id=1, enable_slave_acting_master=True
                 ) as slave:
                     assert slave.master_addr == agent.config.broker_addr
-                    assert slave.master_ha_addr == agent.config.ha_server_addr
+                    assert slave.registrar.master_ha_addr == agent.config.ha_server_addr
             assert queues(lake, "orders") == {}
 
     run(work())
@@ -64,7 +64,7 @@ def test_one_topic_and_both_apis(tmp_path: Path) -> None:
         with routelake(tmp_path) as lake:
             settings: dict[str, Any] = {"enable_single_topic_register": True, "compressed_register": True}
             async with broker(lake.http_url, lake.address, **settings) as agent, peer(agent) as admin:
-                assert [result.error for result in agent.last_results] == [None, None]
+                assert [result.error for result in agent.registrar.last_results] == [None, None]
                 await admin.update("orders", readQueueNums=3)
                 assert queues(lake, "orders") == {"broker-a": (3, 8, 6, 0)}
 
@@ -76,7 +76,7 @@ def test_what_http_refuses(tmp_path: Path) -> None:
         settings = HttpSettings(tokens={"broker": "s3cret"})
         with routelake(tmp_path, settings) as lake:
             async with broker(lake.http_url) as agent:
-                (result,) = agent.last_results
+                (result,) = agent.registrar.last_results
                 assert isinstance(result.error, AnswerError)
                 assert "token" in str(result.error)
                 with_token = HttpNameServer(lake.http_url + "/", "s3cret")
