@@ -183,7 +183,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     is_port = port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) <= MAX_PORT
     if not is_port or not host.isascii() or not 0 < len(host) <= _MAX_HOST or not _HOST.fullmatch(host):
-        raise ConnectError(address[:_MAX_HOST], "no connection: that is no address, which is HOST:PORT")
+        raise ConnectError(address[:_MAX_HOST], "no connection: the address is not HOST:PORT")
     return host, int(port)
 
 

@@ -88,7 +88,7 @@ def why_not_listening(error: OSError) -> str:
     remedies = {
         errno.EADDRINUSE: "another process listens there. Stop it (`ss -ltnp` names it), or choose another port",
         errno.EACCES: "ports below 1024 need privileges. Choose a higher one",
-        errno.EADDRNOTAVAIL: "that is no address of this machine. Choose one, or 0.0.0.0 for all",
+        errno.EADDRNOTAVAIL: "this machine does not have that address. Choose one that it has, or 0.0.0.0 for all",
     }
     return remedies.get(error.errno or 0, f"{error.strerror or error}. Choose another address")
 

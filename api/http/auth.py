@@ -413,7 +413,7 @@ def _digest(user: str, token: str) -> bytes:
     if token.startswith(_HASHED):
         text = token.removeprefix(_HASHED)
         if not _HEX_DIGEST.fullmatch(text):
-            raise SetupError(f"the token of {user!r} is no SHA-256 digest: expected sha256: and 64 hexadecimal digits.")
+            raise SetupError(f"the token of {user!r} is not a SHA-256 digest. Write sha256: and 64 hexadecimal digits.")
         return bytes.fromhex(text)
     if not token.strip():
         raise SetupError(f"the token of {user!r} is empty.")

@@ -178,7 +178,7 @@ class Body:
                 self._hold(len(part))
                 parts.append(part)
         except zlib.error as error:
-            raise Problem(BAD_REQUEST, f"the body is no gzip stream: {error}") from None
+            raise Problem(BAD_REQUEST, f"the body is not a gzip stream: {error}") from None
         if not inflater.eof:
             raise Problem(BAD_REQUEST, "the gzip stream is incomplete")
         if inflater.unused_data:

@@ -61,7 +61,7 @@ def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> T
     if not hosts and version == "1.1":
         raise HeadError("HTTP/1.1 needs a Host header")
     if hosts and not is_host(hosts[0]):
-        raise HeadError("the Host header is no host and port")
+        raise HeadError("the Host header is not HOST or HOST:PORT")
     codings = [value.strip(b" \t").lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and (codings != [b"chunked"] or version == "1.0"):
         raise HeadError("the only supported Transfer-Encoding is chunked, in HTTP/1.1")

@@ -90,7 +90,7 @@ def _ipv6_problem(text: str) -> str | None:
     try:
         ipaddress.IPv6Address(text)
     except ValueError:
-        return "what stands in brackets is no IPv6 address"
+        return "the text in brackets is not an IPv6 address"
     return None
 
 
@@ -100,10 +100,10 @@ def _host_problem(host: str) -> str | None:
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
-            return "that is no IPv4 address"
+            return "the host is not an IPv4 address"
         return None
     if not all(map(_LABEL.fullmatch, labels)):
-        return "that is neither an IP address nor a host name"
+        return "the host is neither an IP address nor a host name"
     return None
 
 

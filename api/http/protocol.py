@@ -201,7 +201,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         """Plain where only TLS is taken, or TLS that failed."""
         self._count_refusal(reason, detail)
         if reason == "not-encrypted":
-            self._refuse(BAD_REQUEST, "this port takes https alone")
+            self._refuse(BAD_REQUEST, "this port requires https")
         else:
             self.transport.close()
 

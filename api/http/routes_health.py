@@ -158,14 +158,14 @@ _NOT_READY: Final = {
     "offset": 17,
     "routesAgeSeconds": 71.4,
     "checks": {
-        "view": {"ok": False, "reason": "the view is at epoch 5, the fold at 70"},
+        "view": {"ok": False, "reason": "the routes are at epoch 5, but the fold is at 70"},
         **dict.fromkeys(("eventLog", "fold", "liveView", "clock"), _OK),
     },
 }
 _FOLD: Final = {**_OK, "epoch": 5, "offset": 17, "lag": {"epochs": 0, "events": 1, "seconds": 0.8}}
 _NO_FOLD: Final = {
     "ok": False,
-    "reason": "the fold was last heard of 74 s ago",
+    "reason": "the last status of the fold is 74 s old",
     "epoch": 5,
     "offset": 17,
     "lag": {"epochs": 0, "events": 310, "seconds": 74.2},

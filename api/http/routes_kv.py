@@ -128,7 +128,7 @@ async def _command(context: HttpContext, event: PutKvConfig | DeleteKvConfig, se
 
 
 def _namespace_problem(namespace: str) -> str | None:
-    return "holds settings, which are no KV entries" if is_reserved(namespace) else _name_problem(namespace)
+    return "holds settings, which UPDATE_NAMESRV_CONFIG changes" if is_reserved(namespace) else _name_problem(namespace)
 
 
 def _name_problem(name: str) -> str | None:

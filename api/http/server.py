@@ -123,7 +123,9 @@ def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise SetupError(f"--http {where}: {host!r} is no address of a machine ({error.strerror}).") from error
+        raise SetupError(
+            f"--http {where}: cannot find {host!r}: {error.strerror}. Name an address of this machine."
+        ) from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

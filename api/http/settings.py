@@ -120,7 +120,7 @@ def from_environment(environ: Mapping[str, str]) -> HttpSettings:
         if not user or not equals or not token:
             raise SetupError(f"{_PREFIX}TOKENS: entry {number} is not USER=TOKEN.")
         if user in tokens:
-            raise SetupError(f"{_PREFIX}TOKENS: {user!r} is there twice.")
+            raise SetupError(f"{_PREFIX}TOKENS: {user!r} has two entries. Remove one.")
         tokens[user] = token
     sites = environ.get(f"{_PREFIX}CONSOLE_SITES", "")
     return HttpSettings(
@@ -152,7 +152,7 @@ def _host(entry: str) -> str:
     host = entry.lower().removesuffix(".")
     if (_HOST.fullmatch(host) is None or len(host) > _LONGEST_HOST) and not _is_address(host):
         raise SetupError(
-            f"{_PREFIX}TRUSTED_HOSTS: {entry!r} is no host name. Write names alone with blanks between them, such as "
+            f"{_PREFIX}TRUSTED_HOSTS: {entry!r} is not a host name. Write names with blanks between them, such as "
             "'mq.example.com routes.example.com': no port, no scheme, no comma, no wildcard, and a name in another "
             "script in its form xn--."
         )
@@ -200,7 +200,7 @@ def read_sites(path: Path) -> tuple[Site, ...]:
         if len(words) != 2 or not _is_link(words[1]):
             raise SetupError(f"{where}: expected NAME http://HOST:PORT.")
         if words[0] in found:
-            raise SetupError(f"{where}: {words[0]!r} is there twice.")
+            raise SetupError(f"{where}: {words[0]!r} has two lines. Remove one.")
         found[words[0]] = Site(words[0], words[1].rstrip("/"))
     if len(found) > _MOST_SITES:
         raise SetupError(f"{path} names {len(found)} routelakes: {_MOST_SITES} are the most.")

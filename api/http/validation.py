@@ -64,7 +64,7 @@ def parse_json(data: bytes) -> object:
     except RecursionError:
         raise Problem(BAD_REQUEST, "not JSON: nested too deeply") from None
     except _ConstantError as error:
-        raise Problem(BAD_REQUEST, f"not JSON: {error} is no number") from None
+        raise Problem(BAD_REQUEST, f"not JSON: {error} is not a number") from None
     except ValueError:  # sys.set_int_max_str_digits
         raise Problem(BAD_REQUEST, "a number has thousands of digits") from None
     return value

@@ -91,9 +91,8 @@ _START: Final = {
 """Key -> type and meaning."""
 
 REFUSED: Final = {
-    "clusterTest": "with it a NameServer asks another environment for topics it does not know, and answers nothing "
-    "else; routelake has no such mode",
-    "enableControllerInNamesrv": "routelake is no controller; run RocketMQ's own (mqcontroller), and leave this out",
+    "clusterTest": "routelake has no mode in which it asks another environment for topics that it does not know",
+    "enableControllerInNamesrv": "routelake has no controller: run RocketMQ's (mqcontroller), and remove this key",
 }
 """Key to why ``true`` is refused."""
 

@@ -127,7 +127,7 @@ OPTIONS = {
     "serve gateway": [
         ("--http 127.0.0.1:18999 --remoting 127.0.0.1:18999", "use the same port"),
         ("--http :18999 --remoting 127.0.0.1:18999", "use the same port"),
-        ("--http 192.0.2.1:18999", "no address of this machine"),
+        ("--http 192.0.2.1:18999", "this machine does not have that address"),
         ("--http no-such-host.invalid:18999", "cannot be resolved"),
         ("--http 127.0.0.1:99999", "--http '127.0.0.1:99999': expected HOST:PORT"),
         ("--remoting 9876", "--remoting '9876': expected HOST:PORT"),
@@ -161,7 +161,7 @@ OPTIONS = {
     "broker": [
         ("-n 127.0.0.1 --listen :10911", "Name one that clients can reach"),
         ("-n 127.0.0.1 --listen 10911", "--listen '10911': expected HOST:PORT"),
-        ("-n 127.0.0.1 --listen 192.0.2.1:10911", "no address of this machine"),
+        ("-n 127.0.0.1 --listen 192.0.2.1:10911", "this machine does not have that address"),
         ("-n 127.0.0.1 --listen 127.0.0.1:{taken}", "another process listens there"),
         ("-n 127.0.0.1 --store text", "--store"),
         ("-n 127.0.0.1 --config none", "--config none: cannot be read: No such file"),
@@ -280,8 +280,8 @@ def test_configuration_files(
     [
         ("ROUTELAKE_HTTP_TOKENS", "alice", "ROUTELAKE_HTTP_TOKENS: entry 1 is not USER=TOKEN"),
         ("ROUTELAKE_HTTP_PROTECT_READS", "yes", "expected true or false"),
-        ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "a,b", "'a,b' is no host name"),
-        ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "ok mq.example.com:8080", "'mq.example.com:8080' is no host name"),
+        ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "a,b", "'a,b' is not a host name"),
+        ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "ok mq.example.com:8080", "'mq.example.com:8080' is not a host name"),
         ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "mq.example.com", "ROUTELAKE_HTTP_TOKENS, or accounts with --auth FILE"),
         ("ROUTELAKE_REMOTING_CONNECTIONS", "many", "ROUTELAKE_REMOTING_CONNECTIONS"),
     ],

@@ -149,7 +149,7 @@ def test_plaintext_is_refused_in_enforcing_mode(enforcing: Routelake) -> None:
         peer.send(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "t"}))
         assert peer.closed_by_peer()
     status, problem = get(enforcing, "/readyz", None)
-    assert (status, problem["detail"]) == (400, "this port takes https alone")
+    assert (status, problem["detail"]) == (400, "this port requires https")
 
 
 def test_a_certificate_changes_under_open_connections(

@@ -114,7 +114,7 @@ def test_a_line_that_is_no_name_and_address_is_named(tmp_path: Path, line: str) 
 def test_a_name_that_is_there_twice_and_a_file_that_is_not(tmp_path: Path) -> None:
     file = tmp_path / "sites"
     file.write_text("one http://a\none http://b\n")
-    with pytest.raises(SetupError, match="'one' is there twice"):
+    with pytest.raises(SetupError, match="'one' has two lines"):
         read_sites(file)
     with pytest.raises(SetupError, match="cannot be read"):
         from_environment({"ROUTELAKE_HTTP_CONSOLE_SITES": str(tmp_path / "none")})

@@ -377,7 +377,7 @@ def test_a_port_in_use_names_the_option(unfolded: HttpApi) -> None:
             unfolded.loop.run(serve_http(unfolded.app, "127.0.0.1", port, stop=asyncio.Event()))
     with pytest.raises(SetupError, match=r"--http no\.such\.host\.invalid:80"):
         listen("no.such.host.invalid", 80)
-    with pytest.raises(SetupError, match="no address of this machine"):
+    with pytest.raises(SetupError, match="this machine does not have that address"):
         listen("192.0.2.1", 8080)
 
 
