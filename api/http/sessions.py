@@ -23,7 +23,7 @@ import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -108,14 +108,6 @@ class Sessions:
         return None
 
 
-class _Store(Protocol):
-    def put(self, name: str, sealed: bytes) -> None: ...
-
-    def get(self, name: str) -> bytes | None: ...
-
-    def drop(self, name: str) -> None: ...
-
-
 class SealedSessionStore:
     """Tokens by the id of their session, sealed with it.
 
@@ -128,7 +120,7 @@ class SealedSessionStore:
         Args:
             folder: Folder of this user alone, created if needed. None: tokens are kept in memory.
         """
-        self._store: _Store = _Memory() if folder is None else _Folder(folder)
+        self._store: _Memory | _Folder = _Memory() if folder is None else _Folder(folder)
 
     def keep(self, session: str, token: str) -> None:
         """Keep a token for `SESSION_S`.
