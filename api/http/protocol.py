@@ -26,7 +26,7 @@ import asyncio
 import dataclasses
 import json
 import time
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
 import httptools
@@ -57,19 +57,14 @@ _BROKEN_BODY: Final = Problem(BAD_REQUEST, "the body is not in the form that its
 """An application that answers so."""
 
 
-def guarded_protocol(
-    settings: HttpSettings, metrics: Metrics, fast: FastRoutes, refused: Refusals
-) -> type[GuardedProtocol]:
-    """The protocol class for uvicorn's ``http`` option, of one listener."""
+class Listener(NamedTuple):
+    """Objects that all connections of a listener share."""
 
-    class Guarded(GuardedProtocol):
-        limits = settings
-        counts = metrics
-        fast_routes = fast
-        bounds = ConnectionBounds(settings)
-        refusals = refused
-
-    return Guarded
+    limits: HttpSettings
+    counts: Metrics
+    fast_routes: FastRoutes
+    bounds: ConnectionBounds
+    refusals: Refusals
 
 
 class _Cycle(RequestResponseCycle):
@@ -113,24 +108,20 @@ class _Cycle(RequestResponseCycle):
 
 
 class GuardedProtocol(HttpToolsProtocol, Secured):
-    """One connection. Made by uvicorn, through `guarded_protocol`."""
+    """One connection. Made by uvicorn, which passes all arguments but the first."""
 
     cycle: _Cycle
 
-    limits: HttpSettings
-    counts: Metrics
-    fast_routes: FastRoutes
-    bounds: ConnectionBounds
-    refusals: Refusals
-
     def __init__(
         self,
+        listener: Listener,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.limits, self.counts, self.fast_routes, self.bounds, self.refusals = listener
         # uvicorn's parser goes on behind a message that ends the connection
         self.parser.set_dangerous_leniencies(lenient_data_after_close=False)
         self._between = True

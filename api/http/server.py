@@ -13,8 +13,9 @@ from typing import Any, Final, cast
 import uvicorn
 
 from api.http.app import HttpApp, close_app
+from api.http.bounds import ConnectionBounds
 from api.http.local_peers import LocalPeers
-from api.http.protocol import GuardedProtocol, guarded_protocol
+from api.http.protocol import GuardedProtocol, Listener
 from remoting.errors import why_not_listening
 from remoting.server.tls import Handshakes
 from remoting.server.tls_channel import ListenerTls, TlsSniffer
@@ -64,10 +65,14 @@ async def serve_http(
     listener = listen(host, port, reuse_port=reuse_port)
     context = app.context
     context.guard.local_peers = LocalPeers()
-    protocol = guarded_protocol(context.settings, context.metrics, app.fast_routes, context.refusals)
+    bounds = ConnectionBounds(context.settings)
+    shared = Listener(context.settings, context.metrics, app.fast_routes, bounds, context.refusals)
+    make: Callable[..., asyncio.Protocol] = partial(GuardedProtocol, shared)
+    if tls is not None:
+        make = partial(_sniffer, shared, tls, handshakes or Handshakes())
     config = uvicorn.Config(
         app,
-        http=protocol,
+        http=cast("type[asyncio.Protocol]", make),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -78,11 +83,6 @@ async def serve_http(
         timeout_keep_alive=context.settings.keep_alive_s,
         timeout_graceful_shutdown=drain_s,
     )
-    if tls is not None:
-        config.load()
-        config.http_protocol_class = cast(
-            "type[asyncio.Protocol]", partial(_gate, tls, handshakes or Handshakes(), protocol)
-        )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
@@ -97,19 +97,19 @@ async def serve_http(
         await serving
 
 
-def _gate(
+def _sniffer(
+    shared: Listener,
     tls: ListenerTls,
     handshakes: Handshakes,
-    behind: Callable[..., GuardedProtocol],
     **arguments: Any,  # noqa: ANN401 (uvicorn's)
 ) -> TlsSniffer:
     """Return the protocol that uvicorn makes for each connection.
 
     The ``ssl`` option of uvicorn takes one context for as long as it listens.
     """
-    protocol = behind(**arguments)
+    protocol = GuardedProtocol(shared, **arguments)
     protocol.needs_certificate = tls.needs_certificate
-    limit_s = protocol.limits.header_timeout_s
+    limit_s = shared.limits.header_timeout_s
     return TlsSniffer(protocol, tls, handshakes, takes_preamble=False, handshake_s=limit_s)
 
 

@@ -13,10 +13,11 @@ from uvicorn.server import ServerState
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http.app import HttpApp, create_app
+from api.http.bounds import ConnectionBounds
 from api.http.csrf import Client
 from api.http.fast_path import FastRoutes
 from api.http.heads import Headers
-from api.http.protocol import GuardedProtocol, guarded_protocol
+from api.http.protocol import GuardedProtocol, Listener
 from api.http.settings import HttpSettings
 from api.wiring import answers_of
 from dev.support.executed import Executed
@@ -100,12 +101,12 @@ class Wire:
         self.state = ServerState()
         self.state.default_headers = DATE
         self._config = config
-        self._class = guarded_protocol(
-            context.settings, context.metrics, self.fast if front is None else front.fast_routes, context.refusals
-        )
+        fast = self.fast if front is None else front.fast_routes
+        bounds = ConnectionBounds(context.settings)
+        self._listener = Listener(context.settings, context.metrics, fast, bounds, context.refusals)
 
     def connect(self) -> Connection:
-        return Connection(self._class(self._config, self.state, {}), self.state)
+        return Connection(GuardedProtocol(self._listener, self._config, self.state, {}), self.state)
 
 
 class Connection:
