@@ -37,7 +37,7 @@ LOST_LOG: Final = f"Restore lake and log from a backup (`{PROGRAM} restore`), or
 """Advice if the event log lacks records that the tables or a stream have already read."""
 
 Entry = tuple[str, bytes]
-"""What is appended: routing key, payload."""
+"""An event to append: routing key, payload."""
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -69,7 +69,7 @@ class LogRecord(NamedTuple):
 def in_time(records: Iterable[LogRecord], time_ms: int) -> Iterator[tuple[int, LogRecord]]:
     """Each record, the log's time before it in front; its own event time is never less than that.
 
-    Whoever reads a part of a log reads it by this: so it is the same time for all, wherever they begin.
+    Every reader of a part of a log uses this, so the time is the same for all, wherever they begin.
 
     Args:
         records: in their order, without a gap.
@@ -213,7 +213,7 @@ class EventLog(LogReader, Protocol):
         facts.
 
         Args:
-            entries: what to append.
+            entries: the events.
             not_after_ms: a log that is stamped here does not append them with a later event time. Kafka stamps by
                 itself, and does not ask (`schemas.events.Resume.after_ms`).
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Group commit: many requests, one append.
 
-While an append is on its way to disk the next events queue up, and go down together. After an append heartbeats, and
-registrations that repeat the last one, gather for a moment more: brokers send them one by one, and an append costs as
-much as dozens of them. What may change something does not wait for that, nor do many.
+While an append is on its way to disk, the next events queue up. They are appended together. After an append, heartbeats
+and registrations that repeat the last one gather for a moment more: brokers send them one by one, and an append costs
+as much as dozens of them. An event that may change something does not wait for that moment, and neither do
+`_MANY` events.
 
-Every few seconds a CLOCK event goes down with them, so that brokers expire when their time has come, whoever else is
-talking. It is asked for here and not where the appends are made: while nobody listens, no time may pass.
+Every few seconds a CLOCK event is appended with them, so that brokers expire in time even if no broker sends anything.
+The gateway asks for it, and not the process that makes the appends: while no gateway listens, no time may pass.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ _RECORD_BYTES: Final = 32
 STOPPING: Final = "this gateway is stopping; use another address of namesrvAddr"
 
 _REST_S: Final = (0.02, 0.1)
-"""In which heartbeats gather after an append: four times as long as it took, within these bounds."""
+"""Bounds of the time in which heartbeats gather after an append, in seconds: four times as long as the append took."""
 _MANY: Final = 32
-"""Heartbeats that wait no longer. Fewer than come at once, so that some are written while others are decoded."""
+"""Number of heartbeats that end this time: not all that come at once, so some are written while others are decoded."""
 
 _PAUSE_S: Final = 0.05
-"""After an append that failed. The queue fills meanwhile and is refused as a group: no busy loop on a dead log."""
+"""Pause after an append that failed, in seconds. The queue fills meanwhile, and is refused as a group."""
 
 _LATE_S: Final = 10.0
-"""From here on an append counts as one that will fail."""
+"""Duration of an append, in seconds, from which on it counts as one that will fail."""
 
 _TICK_S: Final = 0.001
-"""uvloop's clock."""
+"""Resolution of uvloop's clock, in seconds."""
 
 
 class LogClient(Protocol):
@@ -54,9 +55,9 @@ class LogClient(Protocol):
 
     @property
     def late_after_s(self) -> float | None:
-        """From when on it is silence that the log took what it was sent later, and stamped it then: Kafka may.
+        """Silence, in seconds, after which a RESUME counts, in a log that may take an append late, as Kafka may.
 
-        None: it never does.
+        None: the log never takes an append late.
         """
         ...
 
@@ -78,7 +79,7 @@ class LogClient(Protocol):
         """`EventLog.end`, as it is when this is called or later.
 
         Raises:
-            UnavailableError: As `EventLog.end`; or whoever makes the appends is gone.
+            UnavailableError: As `EventLog.end`; or the process that makes the appends has ended.
         """
         ...
 
@@ -90,8 +91,8 @@ class LogClient(Protocol):
 
         Raises:
             BadRequestError: As `EventLog.append`.
-            UnavailableError: As `EventLog.append`; or whoever makes the appends is gone.
-            InDoubtError: As `EventLog.append`; or whoever made the append is gone.
+            UnavailableError: As `EventLog.append`; or the process that makes the appends has ended.
+            InDoubtError: As `EventLog.append`; or that process ended during the append.
         """
         ...
 
@@ -111,10 +112,10 @@ class GroupCommit:
     """Appends events to the log, a group at a time. Lives on one event loop.
 
     Args:
-        log_client: makes the appends; owned by the caller, who closes it after `stop`.
+        log_client: makes the appends. The caller closes it after `stop`.
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
-        on_written: called with what has just become durable, before those who wait are answered.
+        on_written: called with the records that have just become durable, before their senders are answered.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
 
@@ -187,7 +188,7 @@ class GroupCommit:
         return done
 
     async def stop(self, timeout_s: float = 2.0) -> None:
-        """Write what is queued, then end. Who waits for an answer has had his time before (`api.main.DRAIN_S`)."""
+        """Write the queued events, then end. Their senders have had time for their answers (`api.main.DRAIN_S`)."""
         self._stopping = True
         self._go_on()
         with suppress(TimeoutError):
@@ -224,7 +225,7 @@ class GroupCommit:
     # --- what ---
 
     async def _append_next(self) -> None:
-        """Append what has gathered; begins a turn of the loop after it was due, and what came in that turn is in."""
+        """Append the gathered events, with those of the turn of the loop in which that was due."""
         group = self._take()
         self._began_s = began_s = self._loop.time()
         clock_due = self._next_clock_s < began_s + _TICK_S
@@ -245,7 +246,7 @@ class GroupCommit:
         self._go_on()
 
     def _resume_if_late(self, late_after_s: float) -> _Waiting:
-        """For the front of what is sent to a log that may take it when its gateway has long given it up."""
+        """The RESUME in front of a group, for a log that may take the group after its gateway has given it up."""
         passed_s = self._loop.time() - self._last_stamp_s
         after_ms = self._last_stamp_ms + int((passed_s + late_after_s) * 1000)
         resume = Resume(actor=self._actor, after_ms=after_ms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow an event log that others append to: what is new, and where a bounded batch ends.
+"""Follow an event log that others append to, and find the end of a bounded batch.
 
 `eventlog.sqlite.tail` and `eventlog.kafka.tail` know their storage.
 
@@ -74,7 +74,7 @@ def cost_bytes(key: str, head: bytes, payload_bytes: int) -> int:
 
 
 Cost = tuple[int, int, bytes, int]
-"""What the planner needs of a record: offset, `cost_bytes`, the begin of its payload, event time."""
+"""A record as the planner needs it: offset, `cost_bytes`, the begin of its payload, event time."""
 
 
 class BatchEnd(NamedTuple):
@@ -163,7 +163,7 @@ class LogTail(ABC):
         Args:
             start: The end of the batch before.
             max_records: bound on the records.
-            max_bytes: bound on what they cost (`eventlog.tail`).
+            max_bytes: bound on the sum of their costs (`cost_bytes`).
             deferrable: how the payload of a record begins that can wait: while there are only such, and room for more,
                 the batch is empty.
             stop_at: An offset that the batch does not reach; None: there is none.

@@ -13,7 +13,7 @@ the gateway's event loop sends what is to be written to a process, and has the o
     ...                                           pickles, framed as by multiprocessing's Connection
 
 The two live and die together. The log is opened once, and compared with the tables then: a gateway without its process
-ends, and whoever watches it starts it anew. A process without its gateway is killed by the kernel, so that nothing is
+ends, and its supervisor starts it anew. A process without its gateway is killed by the kernel, so that nothing is
 written on behalf of one that is gone.
 """
 
@@ -86,7 +86,7 @@ class ResumingLog:
         began_s = steady_s()
         written = None
         if self._last is not None and began_s - self._last.began_s <= self._gap_s:
-            # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.
+            # From here to the stamp the clock may be set, or this process stand still: the log checks the stamp again.
             with suppress(LateError):
                 written = self._log.append(entries, self._last.event_time_ms + int(self._gap_s * 1000))
         if written is None:

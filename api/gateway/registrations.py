@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""REGISTER_BROKER, for both APIs: what a registration costs, and what it is answered with.
+"""REGISTER_BROKER, for both APIs: cost and answer of a registration.
 
 A broker sends its whole registration every 30 s, mostly the same bytes. In order of cost:
 
@@ -205,7 +205,7 @@ class Registrations:
             self._one_has_ended(number)
 
     def _one_has_ended(self, number: int) -> None:
-        """Wake who has waited for that: each waiter once, however many registrations are under way."""
+        """Wake the waiters for that: each waiter once, however many registrations are under way."""
         if self._under_way.pop(number, number) is not None:
             return
         oldest = next(iter(self._under_way), self._begun + 1)
@@ -339,7 +339,7 @@ class Registrations:
     async def _read_large(
         self, command: RemotingCommand, context: RequestContext, address: str
     ) -> ReadRegistration | None:
-        """Have one read, in its address's turn. What cannot be read is charged by what it may inflate to."""
+        """Have one read, in its address's turn. If it cannot be read, its inflated size is charged."""
         quotas, actor, size = self._gateway.quotas, context.actor, len(command.body)
         quotas.reading(actor, size)
         cost, loop = 0, asyncio.get_running_loop()
@@ -356,7 +356,7 @@ class Registrations:
             quotas.reading_has_ended(actor, cost - size)
 
     def _count_groups(self) -> None:
-        """Count what groups really have, if somebody was refused for it."""
+        """Count the rows of all groups, if a sender was refused for their number."""
         if self._counting is None and self._gateway.quotas.is_count_due():
             self._counting = asyncio.create_task(self._count(self._gateway.quotas))
 

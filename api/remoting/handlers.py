@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RequestCode -> gateway: what each request of the NameServer's two processors answers.
+"""RequestCode -> gateway: the answer to each request of the NameServer's two processors.
 
 Reads come from the view, writes become events. What a malformed request does (a missing field is null, not an error,
 unless a rule says so) is decided in `remoting.codec.commands`, which turns requests into events.
@@ -164,7 +164,7 @@ class NameServerHandler:
         return self._registrations.may_come_one_way and self._is_unknown(query)
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Answer one request; what is raised becomes an answer (`remoting.codec.reply.failure`)."""
+        """Answer one request. An exception becomes an answer (`remoting.codec.reply.failure`)."""
         commands.check_header_fields(command)
         sender = await self._access.admit(command, connection)
         handler = self._handlers.get(command.code)
@@ -231,7 +231,7 @@ class NameServerHandler:
             self._bind(connection, broker)
             connection.has_registered = True
         else:
-            # It closed before its registration was answered: what was just registered has left.
+            # It closed before its registration was answered: the broker has left.
             await self._unbind(connection, sender.actor, [broker])
         fields = {"haServerAddr": master.ha_server_addr, "masterAddr": master.master_addr}
         return response(ext_fields={name: value for name, value in fields.items() if value is not None}, body=body)

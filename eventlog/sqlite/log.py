@@ -3,7 +3,7 @@
 
 How an append keeps the promises of `EventLog`:
 
-1. The file's only write lock is taken; whoever else appends waits (busy timeout).
+1. The file's only write lock is taken; other processes that append wait (busy timeout).
 2. Under that lock the tail is read: the new offsets follow it without a gap, and the event time is never less than
    the tail's, whatever the clock does (`eventlog.stamps`).
 3. The rows are inserted, and the commit writes them to the WAL with one fsync (synchronous=FULL).

@@ -54,7 +54,7 @@ _WAY_OUT: Final = (
 
 
 class LockedLog:
-    """The lock on a log: shared by all who have it open, and exclusive for whoever proves or replaces it.
+    """The lock on a log: shared by all processes that have it open, exclusive for one that proves or replaces it.
 
     Attributes:
         alone: Nobody else has the log open, and nobody can open it before `share`.
