@@ -73,6 +73,7 @@ def test_events_become_tables(stage: Stage) -> None:
     tables_are_right(stage.lake_dir, stage.records())
     assert stage.records() == records
     assert lakes.commits(stage.lake_dir)[-1]["logOffset"] == 300
+    assert lakes.quarantine(stage.lake_dir), "records that are no events are among them"
 
 
 def test_after_a_dear_batch_the_next_one_waits_until_somebody_asks_for_it(
@@ -141,37 +142,34 @@ def large_files(table: Path, rows: int) -> list[pq.FileMetaData]:
     return [metadata for metadata in files if metadata.num_rows >= rows]
 
 
-def test_intervals_follow(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are kept in the fold's process, and go on where they were when it is started again."""
+def test_it_goes_on_from_its_checkpoint(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so do the interval tables, which the fold's process keeps. A checkpoint of a newer routelake is refused."""
     monkeypatch.setattr("lake.history.intervals.STEP_INTERVAL_S", 0.0)
-    for records in (random_log(3, 60)[:30], random_log(3, 60)[30:]):
-        stage.start()
-        for record in records:
-            stage.write([record])
-        stage.wait_idle()
-        stage.stop()
-        assert_kept(stage.lake_dir)
-        assert_now(stage.lake_dir)
-
-
-def test_it_goes_on_from_its_checkpoint(stage: Stage) -> None:
     records = random_log(2, 120)
     for start in range(0, 120, 40):
         stage.start()
-        stage.write(records[start : start + 40])
+        for record in records[start : start + 20]:
+            stage.write([record])
+        stage.write(records[start + 20 : start + 40])
         stage.wait_idle()
         stage.stop()
         tables_are_right(stage.lake_dir, stage.records())
+        assert_kept(stage.lake_dir)
+        assert_now(stage.lake_dir)
     assert {commit["queryId"] for commit in lakes.commits(stage.lake_dir)} == {
         lakes.commits(stage.lake_dir)[0]["queryId"]
     }
+    marker = stage.checkpoint_dir / "routelake.json"
+    marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": 99}))
+    with pytest.raises(SetupError, match="newer routelake"):
+        stage.start()
 
 
 def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
     """State comes back from the tables, with heartbeats that were not committed yet from the log."""
     stage = stages("lazy", liveness_interval_s=3600.0)
-    records = random_log(3, 120)
-    for start in range(0, 120, 40):
+    records = random_log(3, 80)
+    for start in range(0, 80, 40):
         stage.start()
         stage.wait(
             stage.append(make.register(name="lazy", heartbeat_timeout_millis=10**9))
@@ -187,12 +185,16 @@ def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
     stage.wait(stage.append(make.clock(), make.put("n", "end")))  # CLOCK is for all shards, and each tells what it has
     stage.stop()
     tables_are_right(stage.lake_dir, stage.records())
-    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 4
+    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 3
 
 
-def test_a_torn_file_of_the_checkpoint_heals_at_the_start(stage: Stage) -> None:
-    """As a power cut leaves it."""
-    files = ("offsets", "commits", "metadata", "epoch", "routelake.json")
+@pytest.mark.parametrize(
+    "files",
+    [("offsets",), pytest.param(("commits", "metadata", "epoch", "routelake.json"), marks=pytest.mark.deep)],
+    ids=" ".join,
+)
+def test_a_torn_file_of_the_checkpoint_heals_at_the_start(stage: Stage, files: tuple[str, ...]) -> None:
+    """As a power cut leaves it. `ops/doctor/test_checkpoint.py` has every file, torn in each way, without Spark."""
     records = random_log(4, 10 * (len(files) + 1))
     stage.start()
     for number, file in enumerate(files, 1):
@@ -213,7 +215,17 @@ def test_a_torn_file_of_the_checkpoint_heals_at_the_start(stage: Stage) -> None:
     tables_are_right(stage.lake_dir, stage.records())
 
 
-def test_torn_state_heals_after_some_tries(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ("state/**/*.changelog",),
+        pytest.param(("state/0/_metadata/v2/0", "state/0/_stateSchema/default/*"), marks=pytest.mark.deep),
+    ],
+    ids=" ".join,
+)
+def test_torn_state_heals_after_some_tries(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, patterns: tuple[str, ...]
+) -> None:
     """What Spark says of it names the checkpoint, or nothing that anybody could know it by."""
     monkeypatch.setattr(main, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(main, "_MAX_PAUSE_S", 0.01)
@@ -224,14 +236,12 @@ def test_torn_state_heals_after_some_tries(stage: Stage, monkeypatch: pytest.Mon
         return True
 
     monkeypatch.setattr(job.FoldQuery, "hold", end)
-    records = random_log(5, 80)
+    records = random_log(5, 60)
     stage.start()
     stage.wait(stage.write(records[:20]))
     stage.wait_idle()
     stage.stop()
-    for number, pattern in enumerate(
-        ("state/0/_metadata/v2/0", "state/0/_stateSchema/default/*", "state/**/*.changelog"), 1
-    ):
+    for number, pattern in enumerate(patterns, 1):
         found = list(stage.checkpoint_dir.glob(pattern))
         assert found, pattern
         for torn in found:
@@ -289,16 +299,6 @@ def lose_checkpoint(stage: Stage, *, by_format: bool) -> None:
     marker.write_text(json.dumps({**written, "format": written["format"] - 1}))
 
 
-def test_a_checkpoint_of_a_newer_routelake_is_refused(stage: Stage) -> None:
-    stage.start()
-    stage.wait(stage.write(random_log(5, 10)))
-    stage.stop()
-    marker = stage.checkpoint_dir / "routelake.json"
-    marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": 99}))
-    with pytest.raises(SetupError, match="newer routelake"):
-        stage.start()
-
-
 def test_the_number_of_shards_can_be_changed_with_the_checkpoint(stages: Callable[..., Stage]) -> None:
     records = random_log(4, 80)
     stage = stages("shards", shards=2)
@@ -344,18 +344,6 @@ def test_brokers_expire_when_nothing_but_the_clock_moves(stage: Stage) -> None:
     assert round(expired["b"]["eventTime"].timestamp() * 1000) == stage.records()[1].event_time_ms + 3_001
 
 
-def test_heartbeats_are_folded_with_the_next_change(stage: Stage) -> None:
-    stage.start()
-    stage.wait(stage.append(make.register()))
-    assert stage.query is not None
-    for _ in range(5):
-        stage.append(make.heartbeat())
-        stage.query.query.processAllAvailable()
-    assert stage.query.writer.log_offset == 1
-    stage.wait(stage.append(make.clock()))
-    tables_are_right(stage.lake_dir, stage.records())
-
-
 def test_the_clock_of_a_log_may_go_back_however_far(stage: Stage) -> None:
     """A Kafka partition moves to a machine that lags by a day, and back: nothing is dropped, and time stands meanwhile."""
     stage.start()
@@ -384,16 +372,6 @@ def _append_late(stage: Stage, event: AnyEvent, by_ms: int) -> int:
         )
         assert added.lastrowid is not None
         return added.lastrowid
-
-
-def test_records_nobody_can_read_are_quarantined(stage: Stage) -> None:
-    stage.start()
-    stage.log.append([("b:b", b"garbage"), ("*", b""), ("kv", b"\x01torn"), ("", b"\x02"), ("b:☃", b"\xff")])
-    offset = stage.append(make.register())
-    stage.wait(offset)
-    assert [row["offset"] for row in lakes.quarantine(stage.lake_dir)] == [1, 2, 3, 4, 5]
-    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"b"}
-    tables_are_right(stage.lake_dir, stage.records())
 
 
 def workers() -> list[int]:
