@@ -140,6 +140,10 @@ class HAProxy(Proxy):
         """In the foreground."""
         return "-db", "-f", str(self.config)
 
+    def answers(self) -> bool:
+        """Return whether its ports accept connections, and are its own: the socket of its statistics is there."""
+        return (self.home / "stats").exists() and super().answers()
+
     def states(self) -> dict[str, tuple[str, str]]:
         """Return, for each set-up, whether the gateway is UP, and the result of the last check (L7OK)."""
         with socket.socket(socket.AF_UNIX) as stats:
