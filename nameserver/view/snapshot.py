@@ -17,8 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from nameserver.state_machine.state import BrokerKey, LiveInfo, LiveKey
 from nameserver.view import apply as advance
@@ -50,7 +54,7 @@ class SystemTopics(NamedTuple):
     broker_addr: str | None
 
 
-class RouteView:
+class RouteView(msgspec.Struct, frozen=True, eq=False):
     """The tables at one commit. Built by `empty` and `apply` only.
 
     Attributes:
@@ -64,40 +68,21 @@ class RouteView:
         mapping_tables: {topic: static-topic mappings}.
     """
 
-    __slots__ = (
-        "_live", "_pool", "clusters", "commit", "filter_tables", "groups", "kv", "mapping_tables", "serial", "topics",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        commit: RouteCommit,
-        topics: advance.Topics,
-        groups: advance.Groups,
-        clusters: advance.Clusters,
-        live: advance.LiveRows,
-        filters: advance.Filters,
-        mappings: advance.Mappings,
-        kv: advance.KvTables,
-        pool: advance.Pool,
-        before: RouteView | None = None,
-    ) -> None:
-        """Use `empty` and `apply`."""
-        self.commit: Final = commit
-        self.topics: Final = topics
-        self.groups: Final = groups
-        self.clusters: Final = clusters
-        self.kv: Final = kv
-        self.mapping_tables: Final = mappings
-        self._live: Final = live
-        self.filter_tables: Final = filters
-        self._pool: Final = pool
-        same = before is not None and self._looks_like(before)
-        self.serial: Final[int] = before.serial if same and before is not None else next(_serials)
+    commit: RouteCommit = NO_COMMIT
+    topics: advance.Topics = {}
+    groups: advance.Groups = {}
+    clusters: advance.Clusters = {}
+    kv: advance.KvTables = {}
+    mapping_tables: advance.Mappings = {}
+    filter_tables: advance.Filters = {}
+    _live: advance.LiveRows = {}
+    _pool: advance.Pool = msgspec.field(default_factory=advance.Pool)
+    serial: int = msgspec.field(default_factory=partial(next, _serials))
 
     @classmethod
     def empty(cls) -> RouteView:
         """The view before the first epoch."""
-        return cls(NO_COMMIT, {}, {}, {}, {}, {}, {}, {}, advance.Pool())
+        return cls()
 
     # --- the commit ---
 
@@ -131,25 +116,22 @@ class RouteView:
             pause: Called often, between small pieces of work; may let other threads run.
         """
         filters, moved = advance.apply_filters(self.filter_tables, changes.filter_servers)
-        return RouteView(
-            changes.commit,
-            advance.apply_topics(self.topics, changes.topic_rows, self._pool, pause),
-            advance.apply_groups(self.groups, changes.brokers, filters, moved),
-            advance.apply_clusters(self.clusters, changes.clusters),
-            advance.apply_live(self._live, changes.live),
-            filters,
-            advance.apply_mappings(self.mapping_tables, changes.mappings),
-            advance.apply_kv(self.kv, changes.kv),
-            self._pool,
+        view = replace(
             self,
+            commit=changes.commit,
+            topics=advance.apply_topics(self.topics, changes.topic_rows, self._pool, pause),
+            groups=advance.apply_groups(self.groups, changes.brokers, filters, moved),
+            clusters=advance.apply_clusters(self.clusters, changes.clusters),
+            kv=advance.apply_kv(self.kv, changes.kv),
+            mapping_tables=advance.apply_mappings(self.mapping_tables, changes.mappings),
+            filter_tables=filters,
+            _live=advance.apply_live(self._live, changes.live),
         )
+        return view if view._looks_like(self) else replace(view, serial=next(_serials))
 
     def apart(self) -> RouteView:
         """The same view, where another line begins: of each line one thread at a time makes the next view."""
-        return RouteView(
-            self.commit, self.topics, self.groups, self.clusters, self._live, self.filter_tables, self.mapping_tables,
-            self.kv, self._pool.copy(), self,
-        )  # fmt: skip
+        return replace(self, _pool=self._pool.copy())
 
     def _looks_like(self, before: RouteView) -> bool:
         return (
