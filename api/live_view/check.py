@@ -101,12 +101,12 @@ class Check:
             everything: The live view did not begin from the tables, so no row is known to be equal.
         """
         self._everything = self._all_topics = everything
-        self._groups: _History[BrokerGroup] = _History(_MOST_GROUPS)
+        self._groups: _History[BrokerGroup] = _History(_MOST_GROUPS, _without_topics)
         self._touched: dict[str, int] = {}
         """Groups that either side changed by more than heartbeats -> offset of the live view's last change."""
         self._heard: set[str] = set()
         """Groups that changed since the last epoch in which brokerLiveTable was whole."""
-        self._kv: _History[KvTable] = _History(_MOST_KV)
+        self._kv: _History[KvTable] = _History(_MOST_KV, lambda kv: kv)
         self._kv_tables: KvTable | None = None
         """The tables' KV configuration that was compared last."""
         self._topics: list[str] = []
@@ -121,14 +121,10 @@ class Check:
     def took(self, change: GroupChange | KvChange, offset: int) -> None:
         """Note a change in the live view."""
         if isinstance(change, KvChange):
-            if _KV not in self._kv:
-                self._kv.begin(_KV, change.before)
-            self._kv.note(_KV, offset, change.after)
+            self._kv.note(_KV, offset, change.before, change.after)
             return
         name = change.after.broker_name
-        if name not in self._groups:
-            self._groups.begin(name, _without_topics(change.before))
-        self._groups.note(name, offset, _without_topics(change.after))
+        self._groups.note(name, offset, change.before, change.after)
         if isinstance(change.event, BrokerHeartbeat):
             return  # which moves nothing else
         self._touched[name] = offset
@@ -200,7 +196,7 @@ class Check:
                 found.add(difference)
 
     def _compare_kv(self, tables: RouteView, newest: KvTable, found: Comparison) -> None:
-        if _KV not in self._kv and tables.kv is self._kv_tables:
+        if not self._kv.keys() and tables.kv is self._kv_tables:
             return
         mine = self._kv.at(_KV, tables.log_offset, newest)
         if mine is None:
@@ -262,27 +258,25 @@ class _History(Generic[State]):
     name are forgotten.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, part: Callable[[State], State]) -> None:
         self._most = self._bound = most
+        self._part = part
+        """Returns the part of a state that is kept."""
         self._kept = 0
         self._of: dict[str, list[tuple[int, State | None]]] = {}
         """By name, offsets and the states from there on. None: forgotten."""
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._of
 
     def keys(self) -> KeysView[str]:
         """Names that have changed since they were settled."""
         return self._of.keys()
 
-    def begin(self, name: str, state: State) -> None:
-        """Note the state of a settled name before its first change."""
-        self._of[name] = [(-1, state)]
-        self._kept += 1
-
-    def note(self, name: str, offset: int, state: State) -> None:
-        """Note the state from an offset on, which is never less than one already noted."""
-        self._of[name].append((offset, state))
+    def note(self, name: str, offset: int, before: State, after: State) -> None:
+        """Note a change at an offset, which is never less than one already noted."""
+        entries = self._of.get(name)
+        if entries is None:
+            entries = self._of[name] = [(-1, self._part(before))]
+            self._kept += 1
+        entries.append((offset, self._part(after)))
         self._kept += 1
         if self._kept > self._bound:
             self._thin()

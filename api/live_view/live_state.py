@@ -69,17 +69,16 @@ class LiveState:
             Outcome of a command; None for a record without a command: a heartbeat, a refusal, CLOCK, no event at all.
         """
         self.offset = record.offset
-        at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
         try:
             event = read_event(record)
         except EventDecodeError:
-            self._state.now_ms = at.now_ms
+            self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
             return None  # in quarantine, as in the tables: its sender was refused, or it is nobody's
         self.gateway_id = event.actor.gateway
         try:
-            done = step(self._state, event, at)
+            done = step(self._state, event, At(record.offset, record.event_time_ms))
         except Exception:  # a defect in a rule: the fold puts the record into quarantine, too
-            self._state.now_ms = at.now_ms
+            self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
             self.is_urgent = True
             return CommandOutcome(record.offset, REJECTED, QUARANTINED)
         for change in done.changes:
