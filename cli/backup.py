@@ -34,7 +34,7 @@ def backup(
         digest = manifest_digest(target.absolute())
     print(f"{target}: backup of {data.lake or data.data_dir} at {_position(manifest)}")
     _print_proof(manifest)
-    print(f"  digest: {digest} (`{PROGRAM} restore {target} --expect {digest}` refuses any other)")
+    print(f"  digest: {digest} (verify it with `{PROGRAM} restore {target} --expect {digest}`)")
 
 
 @with_options

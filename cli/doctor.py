@@ -60,15 +60,15 @@ def doctor(
     from ops.doctor.repair import Repair, check_can_repair
 
     if preflight and (repair or lake):
-        raise SetupError("--preflight looks at a data directory only: give it without --repair and --lake.")
+        raise SetupError("--preflight cannot be used with --repair or --lake. Remove one of them.")
     path = None if is_kafka(log) else sqlite_path(log_url(data_dir, log))
     data_dir = data_dir.absolute()
     place = lake_place(data_dir, lake)
     if place.url:
         if repair:
             raise SetupError(
-                f"--repair works on a folder: stop the fold, run `{PROGRAM} lake get {place.url} DIR`, `{PROGRAM} "
-                f"doctor DIR --repair`, and put it at a new URL with `{PROGRAM} lake put DIR URL`."
+                f"--repair needs a folder. Stop the fold, run `{PROGRAM} lake get {place.url} DIR`, `{PROGRAM} "
+                f"doctor DIR --repair`, and upload the result to a new URL with `{PROGRAM} lake put DIR URL`."
             )
         with lake_folder(data_dir, lake) as folder:
             found = examine(folder.parent, path, thorough=thorough)
@@ -76,7 +76,7 @@ def doctor(
         print(shown.replace(str(folder), place.url).replace(str(folder.parent), place.url))
         raise typer.Exit(0 if found.is_well else 1)
     if place.folder != (data_dir / "lake").resolve():
-        raise SetupError(f"doctor looks at DATA_DIR/lake, and at URLs: {lake} is neither.")
+        raise SetupError(f"--lake {lake} cannot be examined. Use a URL, or leave --lake out to examine DATA_DIR/lake.")
     with acting_as_owner(data_dir):
         if repair:
             check_can_repair(data_dir)

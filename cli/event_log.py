@@ -51,10 +51,10 @@ def copy(
     from lake.delta.ddl import lock_lake
 
     if not is_kafka(to):
-        raise SetupError(f"--to {to!r}: a log is copied to Kafka: kafka://host:port/topic.")
+        raise SetupError(f"--to {to!r} is not an event log in Kafka. Set kafka://host:port/topic.")
     to = with_config(to, log_config)
     if first_offset(parse_url(to).topic):
-        raise SetupError(f"--to {to}: name the topic without .from-NUMBER, which is added.")
+        raise SetupError(f"--to {to}: remove .from-NUMBER from the topic. routelake adds it.")
     lake_dir = (data_dir / "lake").resolve()
     check_there(lake_dir, data_dir)
     path = sqlite_path(source or f"sqlite://{data_dir.resolve()}/events.db")

@@ -35,8 +35,7 @@ def cluster_broker_names(info: ClusterInfo, cluster: str) -> list[str]:
     if not names:
         known = ", ".join(sorted(info.cluster_addr_table)) or "none"
         raise NoSuchClusterError(
-            f"no cluster {cluster!r}: the NameServer knows {known}. "
-            "Make sure that the name is right and -n the right NameServer."
+            f"no cluster {cluster!r}: the NameServer knows {known}. Check the name, and the NameServer of -n."
         )
     return hash_order(names)
 
@@ -70,7 +69,7 @@ def broker_name_of(info: ClusterInfo, address: str) -> str:
         if address in _addresses(info, name).values():
             return name
     raise NoSuchClusterError(
-        f"no broker has the address {address}: make sure that it is registered and -n the right NameServer."
+        f"no broker has the address {address}. Check that it is registered with the NameServer of -n."
     )
 
 

@@ -104,7 +104,7 @@ class Admin:
             SetupError: None.
         """
         if not self._name_servers:
-            raise SetupError("which NameServer? Give -n 'host:9876;other:9876' or set NAMESRV_ADDR")
+            raise SetupError("no NameServer is set: set -n 'host:9876;other:9876' or NAMESRV_ADDR")
         return [Server(NAME_SERVER, address) for address in self._name_servers]
 
     # --- reading ---

@@ -29,7 +29,7 @@ def name_servers(text: str) -> list[str]:
 def broker_or_cluster(broker_addr: str | None, cluster: str | None) -> tuple[str | None, str | None]:
     """Exactly one of ``-b`` and ``-c``."""
     if (broker_addr is None) == (cluster is None):
-        raise SetupError("expected either -b, the address of one broker, or -c, a cluster; not both and not neither")
+        raise SetupError("set either -b, the address of one broker, or -c, a cluster")
     if cluster is not None:
         return None, not_blank(cluster, "-c")
     return host_port((broker_addr or "").strip(), "-b"), None
@@ -47,7 +47,7 @@ def one_line(text: str, option: str) -> str:
     """Text that stays one line of a properties file."""
     text = not_blank(text, option)
     if "\n" in text or "\r" in text:
-        raise SetupError(f"{option} holds a line break: only one setting is changed at a time")
+        raise SetupError(f"{option} contains a line break: change one setting at a time")
     return text
 
 
@@ -66,7 +66,7 @@ def topic_to_delete(text: str) -> str:
 
 def _no_system_topic(topic: str, option: str) -> str:
     if topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX):
-        raise SetupError(f"{option}: {topic!r} is a system topic: brokers make and keep it themselves")
+        raise SetupError(f"{option}: {topic!r} is a system topic: brokers create and keep it themselves")
     return topic
 
 

@@ -89,7 +89,7 @@ def timeline(
     from cli.history.show import show_timeline
 
     if bool(topic) == bool(broker):
-        raise SetupError("name either a topic or, with --broker, a broker group")
+        raise SetupError("set either TOPIC or --broker BROKERNAME")
     kind, name = ("topics", topic) if topic else ("brokers", broker)
     pages = asking.source(context).timeline(kind, name, shown.window(from_, to))
     show_timeline(pages, shown.form, shown.rows, shown.zone)

@@ -74,7 +74,7 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
         return
     shown, has_more = first_rows(pages, limit)
     if not shown:
-        print("there is nothing")
+        print("no state found")
         return
     write_table(
         ("From", "To", "Epoch", "Command", "By", "State"),

@@ -104,7 +104,7 @@ def of_tables(place: LakePlace) -> Source:
 
         store_of(place.url)
     elif not place.folder.is_dir():
-        raise SetupError(f"{place.folder.parent} holds no tables: there is no {place.folder}")
+        raise SetupError(f"there are no tables in {place.folder.parent}: the folder {place.folder} does not exist")
     get = partial(_from_tables, History(place.url or place.folder))
     return Source(lambda: nullcontext(get))
 

@@ -42,8 +42,8 @@ A = MASTERS["broker-a"]
         ("updateTopic -b {a} -t orders -o maybe", "-o 'maybe': expected true or false"),
         ("updateTopic -b {a} -t orders -a type=FIFO", "format is wrong"),
         ("updateTopic -b {a} -t orders -a +a=1,+a=2", "key duplication"),
-        ("updateTopic -t orders", "expected either -b"),
-        ("updateTopic -b {a} -c east -t orders", "expected either -b"),
+        ("updateTopic -t orders", "set either -b"),
+        ("updateTopic -b {a} -c east -t orders", "set either -b"),
         ("updateTopic -b broker-a -t orders", "-b: 'broker-a' is no address"),
         ("updateTopicList -b {a} -f /nowhere/topics.json", "/nowhere/topics.json: No such file"),
         ("updateOrderConf -t orders -m put", "-m put needs the order configuration"),
@@ -72,7 +72,7 @@ def test_refused_before_anything_is_sent(world: Recorder, line: str, says: str) 
         ("9876", "is no address: expected HOST:PORT"),
         ("127.0.0.1:99999", "is no address"),
         (";", "names no NameServer"),
-        ("", "which NameServer?"),
+        ("", "no NameServer is set"),
     ],
 )
 @pytest.mark.parametrize("command", ["topicList", "getNamesrvConfig", "compare"])
@@ -86,7 +86,7 @@ def test_name_server_lists(name_servers: str, says: str, command: str) -> None:
 def test_order_on_a_broker_needs_a_name_server_before_anything_changes(world: Recorder) -> None:
     ran = admin("updateTopic", "-b", A, "-t", "orders", "-o", "true")
     assert ran.code == 2
-    assert "which NameServer?" in ran.err
+    assert "no NameServer is set" in ran.err
     assert world.take() == []
 
 

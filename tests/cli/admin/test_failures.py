@@ -99,9 +99,8 @@ def test_what_was_done_is_shown_when_a_later_question_fails(recorder: Recorder) 
     ran = admin("updateTopic", "-n", fleet.name_server, "-b", unknown, "-t", TOPIC, "-o", "true", "--output", "json")
     assert ran.code == 1
     assert [one["status"] for one in ran.json["outcomes"]] == ["done"]
-    assert ran.err == f"routelake: no broker has the address {unknown}: make sure that it is registered and -n the " + (
-        "right NameServer.\n"
-    )
+    said = f"no broker has the address {unknown}. Check that it is registered with the NameServer of -n."
+    assert ran.err == f"routelake: {said}\n"
 
 
 def test_one_name_server_of_three_refuses(recorder: Recorder) -> None:

@@ -108,4 +108,4 @@ def test_a_newer_lake_is_refused(data: Path) -> None:
 
 def test_preflight_cannot_be_combined_with_repair_or_lake(data: Path) -> None:
     done = command("doctor", data, "--preflight", "--repair")
-    assert done.returncode == 2 and "without --repair" in done.stderr
+    assert done.returncode == 2 and "cannot be used with --repair" in done.stderr
