@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import time
 from collections.abc import Awaitable, Sequence
 from enum import Enum
@@ -17,12 +16,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from clients.addresses import NAMESRV_PORT, host_port
 from clients.broker.admin import BrokerHandler
 from clients.broker.broker_topics import LOCK_TIMEOUT_S, BrokerTopics
 from clients.broker.config import BrokerConfig, check
-from clients.broker.http import HttpNameServer
-from clients.broker.nameservers import NameServer, RemotingNameServer
+from clients.broker.http import name_server
 from clients.broker.registrar import Registrar
 from clients.credentials import Credentials
 from clients.tls import ClientTls
@@ -149,7 +146,7 @@ class BrokerAgent:
             sign=None if credentials is None else credentials.sign,
             tls=context,
         )
-        servers = [_name_server(address, self._client, http_token, context) for address in dict.fromkeys(namesrvs)]
+        servers = [name_server(address, self._client, http_token, context) for address in dict.fromkeys(namesrvs)]
         self.registrar = Registrar(config, servers, self.topics.snapshot, self.broker_topics.mark_ordered)
         self._server = RemotingServer(
             BrokerHandler(self, self.broker_topics), tls=None if tls is None else tls.listener()
@@ -234,12 +231,6 @@ class BrokerAgent:
 
     def _now_ms(self) -> int:
         return round(time.time() * 1000)
-
-
-def _name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
-    if "://" in address:
-        return HttpNameServer(address, http_token, tls)
-    return RemotingNameServer(host_port(address, "--namesrv", NAMESRV_PORT), client)
 
 
 async def _carry_on(task: Task, work: Awaitable[object]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -22,8 +21,8 @@ from rich.table import Table
 
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
-from clients.broker.http import HttpNameServer
-from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer, ask_all
+from clients.broker.http import name_server
+from clients.broker.nameservers import COMMAND_TIMEOUT_S, ask_all
 from clients.broker.registration import Registration
 from clients.credentials import Credentials
 from clients.tls import ClientTls
@@ -169,7 +168,7 @@ class Fleet:
         tls = None if settings.tls is None else settings.tls.context()
         self._clients = [RemotingClient(sign=None if keys is None else keys.sign, tls=tls) for _ in self.members]
         self._servers = [
-            [_server(address, client, settings.http_token, tls) for address in settings.namesrvs]
+            [name_server(address, client, settings.http_token, tls) for address in settings.namesrvs]
             for client in self._clients
         ]
 
@@ -299,10 +298,6 @@ class Fleet:
                 kind.failed += 1
                 self.report.errors[str(result.error)] += 1
         return any(result.error is None for result in results)
-
-
-def _server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
-    return HttpNameServer(address, http_token, tls) if "://" in address else RemotingNameServer(address, client)
 
 
 def _now_ms() -> int:

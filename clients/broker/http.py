@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from clients.addresses import NAMESRV_PORT, host_port, is_http
 from clients.broker.config import BrokerConfig
-from clients.broker.nameservers import COMMAND_TIMEOUT_S
+from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer
 from clients.broker.registration import RegisterBrokerResult, Registration, incremental
 from clients.broker.topic_config import TopicConfig
+from remoting.client import RemotingClient
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import encode_data_version
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
@@ -134,6 +136,13 @@ class HttpNameServer:
             code = ResponseCode.SYSTEM_ERROR if answer.code is None else answer.code
             raise AnswerError(self.address, RemotingCommand(code, remark=remark))
         return answer
+
+
+def name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
+    """What asks the NameServer at host:port by remoting, or at a URL over HTTP. Raises SetupError."""
+    if is_http(address):
+        return HttpNameServer(address, http_token, tls)
+    return RemotingNameServer(host_port(address, "--namesrv", NAMESRV_PORT), client)
 
 
 def _identity(config: BrokerConfig) -> dict[str, object]:
