@@ -73,7 +73,11 @@ def open_reader(url: str) -> LogReader:
     """A reader of an existing log, which changes nothing and proves nothing of it.
 
     Raises:
-        SetupError: no such kind of log, or there is none.
-        UnavailableError: it cannot be reached.
+        SetupError: no such kind of log, or there is no such file.
+        UnavailableError: it cannot be reached, or there is no such topic.
     """
-    return SqliteReader(sqlite_path(url)) if url.startswith("sqlite:") else open_log(url)
+    if is_kafka(url):
+        from eventlog.kafka.reader import KafkaReader
+
+        return KafkaReader(*parse_url(url))
+    return SqliteReader(sqlite_path(url))

@@ -19,7 +19,7 @@ from eventlog.base import LogRecord
 from eventlog.kafka.access.probe import check_access
 from eventlog.kafka.access.settings import AccessError, read_access
 from eventlog.kafka.client import entered
-from eventlog.kafka.tail import KafkaReader
+from eventlog.kafka.reader import KafkaReader
 from eventlog.kafka.topic import AGAIN_S, BROKERS_S, MAX_MESSAGE_BYTES, TOPIC_CONFIG, ensure_topic, make_topic
 from eventlog.urls import parse_url
 from schemas.errors import InDoubtError, SetupError, UnavailableError

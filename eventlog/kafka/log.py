@@ -24,9 +24,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError
 
 from eventlog.base import (
@@ -39,7 +39,8 @@ from eventlog.base import (
     LogRecord,
 )
 from eventlog.kafka.access.settings import AccessError, read_access
-from eventlog.kafka.client import bounds, close_consumer, close_producer, entered, log_consumer
+from eventlog.kafka.client import close_producer, entered
+from eventlog.kafka.reader import KafkaReader
 from eventlog.kafka.topic import MAX_MESSAGE_BYTES, alter_command, ensure_topic
 from eventlog.urls import first_offset
 from schemas.errors import InDoubtError, SetupError, UnavailableError
@@ -82,7 +83,7 @@ class KafkaLog:
         self._admin_lock = threading.Lock()
         self._closed = False
         self._producer: KafkaProducer | None = None
-        self._consumer: KafkaConsumer | None = None
+        self._reader: KafkaReader | None = None
         self._admin: KafkaAdminClient | None = None
         with self._admin_lock, self._admin_errors("open"):
             self.log_id, self._max_message_bytes = ensure_topic(self._open_admin(), self._bootstrap, topic)
@@ -123,40 +124,30 @@ class KafkaLog:
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
     ) -> list[LogRecord]:
         """See `EventLog.read`."""
-        with self._read_lock:
-            self._check_open()
-            with self._errors("read", self._close_consumer):
-                begin, end = self._bounds()
-                return self._fetch(max(start_offset, begin), end, max_records, max_bytes)
+        with self._reading() as reader:
+            return reader.read(start_offset, max_records, max_bytes)
 
     def kept_from(self, offset: int) -> int:
         """See `EventLog.kept_from`."""
-        with self._read_lock:
-            self._check_open()
-            with self._errors("read", self._close_consumer):
-                return max(offset, self._bounds()[0])
+        with self._reading() as reader:
+            return reader.kept_from(offset)
 
     def end(self) -> LogEnd:
         """See `EventLog.end`."""
-        with self._read_lock:
-            self._check_open()
-            with self._errors("read", self._close_consumer):
-                begin, end = self._bounds()
-                # The last offsets may hold no record, if somebody else wrote in a transaction.
-                for back in (1, 100, 10_000):
-                    if records := self._fetch(max(begin, end - back), end, back, DEFAULT_READ_BYTES):
-                        return LogEnd(end, records[-1].event_time_ms)
-                return LogEnd(end, None)
+        with self._reading() as reader:
+            begin, end = reader.bounds()
+            # The last offsets may hold no record, if somebody else wrote in a transaction.
+            for back in (1, 100, 10_000):
+                if records := reader.fetch(max(begin, end - back), end, back, DEFAULT_READ_BYTES):
+                    return LogEnd(end, records[-1].event_time_ms)
+            return LogEnd(end, None)
 
     def trim(self, before_offset: int, older_than_ms: int) -> int:
         """See `EventLog.trim`. One DeleteRecords request; Kafka frees the disk by whole segments, later."""
-        with self._read_lock:
-            self._check_open()
-            with self._errors("trim", self._close_consumer):
-                begin, end = self._bounds()
-                found = self._open_consumer().offsets_for_times({self._partition: max(0, older_than_ms)})
-        young = found[self._partition]
-        new_begin = min(before_offset, end - 1, end if young is None else self._first + young.offset)
+        with self._reading() as reader:
+            begin, end = reader.bounds()
+            young = reader.first_since(max(0, older_than_ms))
+        new_begin = min(before_offset, end - 1, end if young is None else young)
         if new_begin <= begin:
             return 0
         with self._admin_lock:
@@ -171,35 +162,18 @@ class KafkaLog:
         with self._append_lock, self._read_lock, self._admin_lock:
             self._closed = True
             self._close_producer()
-            self._close_consumer()
+            if self._reader is not None:
+                self._reader.close()
             self._close_admin()
 
-    def _bounds(self) -> tuple[int, int]:
-        return bounds(self._open_consumer(), self._partition, first=self._first, answer_s=READ_TIMEOUT_S)
-
-    def _fetch(self, start: int, end: int, max_records: int, max_bytes: int) -> list[LogRecord]:
-        """Records between two offsets of the log, within the bounds of `read`."""
-        if start >= end:
-            return []
-        consumer = self._open_consumer()
-        first = self._first
-        consumer.seek(self._partition, start - first)
-        deadline = time.monotonic() + READ_TIMEOUT_S
-        records: list[LogRecord] = []
-        total_bytes = 0
-        while len(records) < max_records and first + (consumer.position(self._partition, timeout_ms=1000) or 0) < end:
-            if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"cannot read the event log {self._name}: no answer for {READ_TIMEOUT_S:.0f} s", log=self._name
-                )
-            polled = consumer.poll(timeout_ms=1000, max_records=max_records - len(records))
-            for message in polled.get(self._partition, ()):
-                record = record_of(message, first)
-                total_bytes += len(record.payload)
-                if record.offset >= end or (records and total_bytes > max_bytes):
-                    return records
-                records.append(record)
-        return records
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[KafkaReader]:
+        """The reader, for one caller at a time."""
+        with self._read_lock:
+            self._check_open()
+            if self._reader is None:
+                self._reader = KafkaReader(self._bootstrap, self._topic, self._config, READ_TIMEOUT_S)
+            yield self._reader
 
     def _open_producer(self) -> KafkaProducer:
         if self._producer is None:
@@ -220,13 +194,6 @@ class KafkaLog:
             )
         return self._producer
 
-    def _open_consumer(self) -> KafkaConsumer:
-        if self._consumer is None:
-            self._consumer = log_consumer(
-                self._bootstrap, self._partition, self._config, answer_s=READ_TIMEOUT_S, offset_reset="earliest"
-            )
-        return self._consumer
-
     def _open_admin(self) -> KafkaAdminClient:
         if self._admin is None:
             timeout_ms = int(READ_TIMEOUT_S * 1000)
@@ -240,11 +207,6 @@ class KafkaLog:
         producer, self._producer = self._producer, None
         if producer is not None:
             close_producer(producer)
-
-    def _close_consumer(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            close_consumer(consumer)
 
     def _close_admin(self) -> None:
         admin, self._admin = self._admin, None
@@ -293,10 +255,3 @@ class KafkaLog:
     def _check_open(self) -> None:
         if self._closed:
             raise UnavailableError("the event log is closed")
-
-
-def record_of(message: Any, first: int) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the stubs call its fields Any
-    """A record as the log knows it; ``first`` is the log's offset of Kafka's 0."""
-    key = b"" if message.key is None else message.key
-    value = b"" if message.value is None else message.value
-    return LogRecord(first + message.offset, message.timestamp, key.decode(errors="replace"), value)

@@ -7,112 +7,19 @@ only what it costs.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Final
-
-from kafka import TopicPartition
-from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from eventlog.base import LogRecord
 from eventlog.kafka.access.settings import AccessError
-from eventlog.kafka.client import bounds, close_consumer, log_consumer
-from eventlog.kafka.log import KafkaLog, record_of
-from eventlog.tail import SMALL_BYTES, Cost, LogTail, cost_bytes, missing_records
+from eventlog.kafka.log import KafkaLog
+from eventlog.kafka.reader import ANSWER_S, POLL_RECORDS, KafkaReader
+from eventlog.tail import SMALL_BYTES, Cost, LogTail, cost_bytes
 from eventlog.urls import first_offset, parse_url
 from schemas.errors import UnavailableError
 from schemas.events import HEAD_BYTES
-
-_ANSWER_S: Final = 60.0
-"""How long Kafka may leave a request unanswered; a fold that gives up is started again, which takes longer."""
-
-_POLL_RECORDS: Final = 5_000
-
-
-class KafkaReader:
-    """The one partition of a log, read forwards from wherever one likes. For one thread.
-
-    Raises:
-        UnavailableError: no broker answers, or none lets us in.
-    """
-
-    def __init__(self, bootstrap: Sequence[str], topic: str, config: str = "") -> None:
-        self.name = f"kafka://{','.join(bootstrap)}/{topic}"
-        self._partition = TopicPartition(topic, 0)
-        self.first = first_offset(topic)
-        self._at = -1
-        with self._errors():
-            self._consumer = log_consumer(bootstrap, self._partition, config, answer_s=_ANSWER_S, offset_reset="none")
-
-    def bounds(self) -> tuple[int, int]:
-        """The oldest offset, and the one after the last.
-
-        Raises:
-            UnavailableError: no answer.
-        """
-        with self._errors():
-            return bounds(self._consumer, self._partition, first=self.first, answer_s=_ANSWER_S)
-
-    def go_to(self, offset: int) -> None:
-        """Make this the next offset."""
-        if self._at != offset:
-            self._consumer.seek(self._partition, offset - self.first)
-            self._at = offset
-
-    @property
-    def at(self) -> int:
-        """The next offset."""
-        return self._at
-
-    def poll(self, timeout_ms: int, max_records: int) -> list[LogRecord]:
-        """Return the next records; wait for them if needed.
-
-        The list may be empty although offsets were passed, because Kafka counts its own entries.
-
-        Raises:
-            SetupError: the record at `at` was deleted.
-            UnavailableError: no answer.
-        """
-        with self._errors():
-            polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
-            if at := self._consumer.position(self._partition, timeout_ms=timeout_ms):
-                self._at = self.first + at
-            return [record_of(message, self.first) for message in polled.get(self._partition, ())]
-
-    def between(self, start: int, end: int) -> Iterator[list[LogRecord]]:
-        """The records from ``start`` up to, not including, ``end``.
-
-        Raises:
-            SetupError: some were deleted.
-            UnavailableError: no answer.
-        """
-        self.go_to(start)
-        deadline = time.monotonic() + _ANSWER_S
-        while self._at < end:
-            records = [record for record in self.poll(1000, min(_POLL_RECORDS, end - self._at)) if record.offset < end]
-            if records:
-                deadline = time.monotonic() + _ANSWER_S
-                yield records
-            elif time.monotonic() > deadline:
-                raise UnavailableError(f"cannot read the event log {self.name}: no answer for {_ANSWER_S:.0f} s")
-
-    def close(self) -> None:
-        """Release the connections."""
-        close_consumer(self._consumer)
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (OffsetOutOfRangeError, NoOffsetForPartitionError) as error:
-            raise missing_records(self.name, self._at) from error
-        except (AccessError, KafkaError) as error:
-            raise UnavailableError(
-                f"cannot read the event log {self.name}: {str(error) or type(error).__name__}"
-            ) from error
 
 
 class KafkaTail(LogTail):
@@ -156,7 +63,7 @@ class KafkaTail(LogTail):
             self._ahead.clear()
             self._reader.go_to(start)
             self._taken_to = start
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + ANSWER_S
         for _ in range(limit):
             while not self._ahead:
                 if self._reader.at >= end:
@@ -167,7 +74,7 @@ class KafkaTail(LogTail):
             self._taken_to = self._ahead.popleft()[0] + 1
 
     def _read_ahead(self, timeout_ms: int) -> bool:
-        records = self._reader.poll(timeout_ms, _POLL_RECORDS)
+        records = self._reader.poll(timeout_ms, POLL_RECORDS)
         for record in records:
             size = len(record.payload)
             head = record.payload if size <= SMALL_BYTES else record.payload[:HEAD_BYTES]

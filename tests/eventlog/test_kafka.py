@@ -29,7 +29,7 @@ from eventlog.kafka import client as kafka_client
 from eventlog.kafka import log as kafka_log
 from eventlog.kafka.log import KafkaLog
 from eventlog.kafka.topic import TOPIC_CONFIG
-from eventlog.open import close_readers, open_tail, records_between
+from eventlog.open import close_readers, open_reader, open_tail, records_between
 from eventlog.tail import BatchEnd
 from eventlog.urls import parse_url
 from nameserver.view.snapshot import RouteView
@@ -124,6 +124,20 @@ def test_all_that_is_wrong_is_named_at_once(admin: KafkaAdminClient, url: str) -
     admin.create_topics({topic_of(url): {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
     with pytest.raises(SetupError, match=r"--add-config message.timestamp.type=LogAppendTime,retention.ms=-1$"):
         open_log(url)
+
+
+def test_a_reader_makes_no_topic(admin: KafkaAdminClient, url: str) -> None:
+    with pytest.raises(UnavailableError, match="Kafka shows no such topic"):
+        open_reader(url)
+    assert topic_of(url) not in admin.list_topics()
+    with contextlib.closing(open_log(url)) as log, contextlib.closing(open_reader(url)) as reader:
+        assert reader.read(0) == []
+        log.append([("k", b"1"), ("k", b"2")])
+        assert [record.payload for record in reader.read(1)] == [b"2"]
+        assert reader.read(0, max_bytes=1) == log.read(0)[:1]
+        assert reader.read(1) == log.read(1), "from where the bound on bytes ended the last read"
+    with pytest.raises(UnavailableError, match="closed"):
+        reader.read(0)
 
 
 def test_a_topic_of_several_partitions_is_refused(admin: KafkaAdminClient, url: str) -> None:
@@ -382,6 +396,7 @@ def test_a_frozen_broker_is_unavailable_in_bounded_time_and_then_usable_again(
         try:
             with monkeypatch.context() as hurried:  # a broker that is well has as long as ever
                 hurried.setattr(kafka_log, "READ_TIMEOUT_S", 1.0)
+                hurried.setattr(log._reader, "answer_s", 1.0)
                 hurried.setattr(kafka_client, "CONNECT_TIMEOUT_S", 1.0)
                 for call, kind in zip(calls, [InDoubtError, *[UnavailableError] * 4], strict=True):
                     start = time.monotonic()
