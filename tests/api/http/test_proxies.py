@@ -19,12 +19,15 @@ from dev.support.executed import Executed
 from dev.support.http_api import HttpApi, broker
 from dev.support.messages import CORPUS, H2C, INNER, PLAIN, WEBSOCKET, chunked, cut, message, segments, sized
 from dev.support.proxies import SETUPS, Proxy, checking, with_setups
+from dev.support.sampled import sampled
 from dev.support.strict_http import Asked, End, read_stream
 from tests.api.http.test_server import Server, everything
 
 LAST = PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 TO_A_PROXY_OTHERWISE = {"keep-alive, HTTP/1.0"}
 """A proxy keeps the connection, which the gateway does not."""
+ORDINARY = [(("nginx", "keep-alive"),), (("nginx", "websocket by map"),), (("haproxy", "reuse"),)]
+"""Set-ups of an ordinary run: they keep connections to the gateway, or pass an upgrade on. The others need --deep."""
 SILENCE_S = 0.5
 AT_ONCE = 16
 PAUSE_S, PAUSES = 0.02, 4
@@ -56,7 +59,7 @@ def proxies(server: Server) -> Iterator[Callable[[str], Proxy]]:
         yield get
 
 
-@pytest.fixture(params=SETUPS, ids=" ".join)
+@pytest.fixture(params=sampled(((setup,) for setup in SETUPS), ORDINARY), ids=" ".join)
 def port(request: pytest.FixtureRequest, proxies: Callable[[str], Proxy]) -> int:
     program, name = request.param
     return proxies(program).ports[name]

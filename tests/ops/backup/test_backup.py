@@ -177,7 +177,7 @@ def test_a_backup_that_was_killed_is_none(data: Path, tmp_path: Path, function: 
     assert not (tmp_path / "backup.unfinished").exists()
 
 
-@pytest.mark.parametrize("step", [1, 4, 6, 8])
+@pytest.mark.parametrize("step", [1, pytest.param(4, marks=pytest.mark.deep), 6, 8])
 def test_a_restore_that_was_killed_is_given_again(killed: Path, backup: Path, step: int) -> None:
     """At each file that is moved: five of what was there, two of the backup; then all is done but for the mark."""
     data = killed
