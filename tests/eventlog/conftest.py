@@ -53,9 +53,9 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
     yield from make_backend(request, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "kafka"])
+@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.deep)])
 def stream_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
-    """The same, of the kinds that Spark can read."""
+    """The same, of the kinds that Spark can read. Kafka's is deep, as Spark's tests would start a Kafka of their own."""
     yield from make_backend(request, tmp_path)
 
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark reads what the log holds: every record once, in bounded batches, or fails with a message."""
+"""The event log as a source of Spark. `test_source_reader.py` tests the source without Spark, over both logs."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -126,21 +125,6 @@ def test_batches_keep_the_bound_on_records(log: EventLog, sink: Sink, read: Call
     assert sink.records == log.read(0)
 
 
-def test_batches_keep_the_bound_on_bytes(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
-    log.append([("k", bytes(200_000))] * 12 + [("k", bytes(2_000_000))] + [("k", b"x")] * 3)
-    sink.drain(read(max_bytes_per_batch=1_000_000))
-    assert [len(batch) for batch in sink.batches] == [5, 5, 2, 1, 3]
-    assert sink.records == log.read(0)
-
-
-def test_starts_at_an_offset(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
-    log.append([("k", b"1")])
-    start = log.end().next_offset
-    log.append([("k", b"2"), ("k", b"3")])
-    sink.drain(read(start))
-    assert [record.payload for record in sink.records] == [b"2", b"3"]
-
-
 def test_an_empty_log_is_waited_for(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
     with running(sink.start(read())) as query:
         wait_until(lambda: query.lastProgress is not None, 60, "a first look at the log")
@@ -191,6 +175,7 @@ def test_a_log_that_spark_cannot_read_is_a_setup_error(spark: SparkSession) -> N
         read_stream(spark, "mysql://x", 0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stream_backend", ["kafka"], indirect=True)
 def test_null_keys_and_values_read_as_empty_ones(
     log: EventLog, sink: Sink, read: Callable[..., DataFrame], stream_backend: Backend
@@ -206,7 +191,6 @@ def test_null_keys_and_values_read_as_empty_ones(
 
 
 @pytest.mark.usefixtures("fast_crc")
-@pytest.mark.parametrize("stream_backend", ["kafka"], indirect=True)
 def test_a_registration_of_64_mib_reaches_the_stream(
     log: EventLog, tmp_path: Path, read: Callable[..., DataFrame]
 ) -> None:
@@ -218,14 +202,6 @@ def test_a_registration_of_64_mib_reaches_the_stream(
     assert sink.digests == [hashlib.md5(block.data).hexdigest()]
 
 
-def test_records_deleted_before_the_start_fail(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
-    appended = log.append([("k", b"x")] * 10)
-    log.trim(appended[5].offset, 2**60)
-    message = failure_of(sink.start(read(appended[2].offset), available_now=True))
-    assert sink.records == []
-    assert "lacks the records" in message or "data may have been lost" in message, message
-
-
 def test_records_deleted_while_stopped_fail(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
     log.append([("k", b"x")] * 5)
     sink.drain(read())
@@ -234,28 +210,3 @@ def test_records_deleted_while_stopped_fail(log: EventLog, sink: Sink, read: Cal
     message = failure_of(sink.start(read(), available_now=True))
     assert len(sink.records) == 5
     assert "lacks the records" in message or "data may have been lost" in message, message
-
-
-def test_a_start_beyond_the_end_fails(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
-    appended = log.append([("k", b"x")] * 5)
-    message = failure_of(sink.start(read(appended[-1].offset + 2), available_now=True))
-    assert sink.records == []
-    assert "ends before offset" in message or "data may have been lost" in message, message
-
-
-@pytest.mark.parametrize("stream_backend", ["sqlite"], indirect=True)
-def test_a_log_made_anew_fails(stream_backend: Backend, sink: Sink, read: Callable[..., DataFrame]) -> None:
-    log = stream_backend.open()
-    log.append([("k", b"x")] * 5)
-    sink.drain(read())
-    log.close()
-    directory = Path(stream_backend.url.removeprefix("sqlite://")).parent
-    for file in directory.glob("log.db*"):
-        file.unlink()
-    stream_backend.open().append([("k", b"other")] * 50)
-    assert "it was deleted and created again" in failure_of(sink.start(read(), available_now=True))
-    assert len(sink.records) == 5
-    # With the checkpoint gone as well, the new log counts.
-    shutil.rmtree(sink.checkpoint)
-    sink.drain(read())
-    assert [record.payload for record in sink.records[5:]] == [b"other"] * 50
