@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,13 +19,19 @@ import pytest
 from dev.model import codes
 from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
+from dev.support import lakes
 from dev.support.command import process
 from dev.support.http_api import broker
+from lake.checkpoint import CHECKPOINT_FORMAT
 from schemas.events import EVENT_LEVEL
 from tests.e2e.scenario import ask, route
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 
+NEW_CHECKPOINT = """
+import lake.checkpoint
+lake.checkpoint.CHECKPOINT_FORMAT += 1
+"""
 TO_COME = """
 import nameserver.state_machine.version, schemas.events
 nameserver.state_machine.version.STATE_MACHINE_VERSION += 1
@@ -36,9 +43,9 @@ WAIT_S = 120.0
 class Scene:
     """Processes over one data directory, of this version and of the one to come."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, changes: str = TO_COME) -> None:
         (folder / "to-come").mkdir()
-        (folder / "to-come" / "sitecustomize.py").write_text(TO_COME)
+        (folder / "to-come" / "sitecustomize.py").write_text(changes)
         self.data_dir = folder / "data"
         self._stack = stack
         self._to_come = {"PYTHONPATH": os.pathsep.join([str(folder / "to-come"), str(ROOT)])}
@@ -123,3 +130,37 @@ def test_fold_first_then_gateways_and_never_back(scene: Scene) -> None:
     assert f"its event log may contain {levels}" in back.stderr
     assert "Upgrade routelake first" in back.stderr
     shows("all are new", *new)
+
+
+def test_after_a_new_format_of_the_checkpoint_the_old_fold_goes_on_from_the_tables(tmp_path: Path) -> None:
+    """As docs/how-to/operate/upgrade-rollback.md says: delete the folder that the preflight names. Nothing is lost."""
+    with ExitStack() as stack:
+        scene = Scene(tmp_path, stack, NEW_CHECKPOINT)
+        gateway = scene.gateway(to_come=False)
+        checkpoint = scene.data_dir / "checkpoints" / "fold"
+
+        def folded(value: str, *, to_come: bool) -> None:
+            fold = scene.run("fold", to_come=to_come)
+            put(gateway, value)
+            wait_until(lambda: value in values(scene.data_dir), WAIT_S, f"{value} in the tables")
+            assert fold.stop() == 0
+
+        folded("by this release", to_come=False)
+        folded("by the newer release", to_come=True)
+        judged = process("doctor", scene.data_dir, "--preflight")
+        assert judged.returncode == 1, judged.stdout
+        assert "WRONG  checkpoint" in judged.stdout
+        assert f"{checkpoint} has format {CHECKPOINT_FORMAT + 1}" in judged.stdout
+        refused = process("fold", "--data-dir", scene.data_dir)
+        assert refused.returncode == 2
+        assert "was written by a newer routelake" in refused.stderr
+        shutil.rmtree(checkpoint)
+        assert process("doctor", scene.data_dir, "--preflight").returncode == 0
+        folded("by this release again", to_come=False)
+        assert gateway.stop() == 0
+        assert process("doctor", scene.data_dir).returncode == 0
+
+
+def values(data_dir: Path) -> set[str]:
+    lake = data_dir / "lake"
+    return {row["value"] for row in lakes.rows(lake, "kvConfigTable")} if (lake / "lake.json").exists() else set()
