@@ -135,11 +135,6 @@ def _command(*words: str) -> Callable[[], str | None]:
     return run
 
 
-def _image(name: str) -> Callable[[], str | None]:
-    file, tag = f"deploy/{name}.Containerfile", f"routelake-{name}"
-    return _command("podman", "build", "--format", "docker", "-f", file, "-t", tag, "DIST")
-
-
 _PRIVATE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
 """Only the program itself sees what it mounts, and its processes end with it."""
 _BARE: Final = ("sh", "dev/release/bare_machine.sh", "DIST", "trixie")
@@ -154,8 +149,8 @@ STEPS: Final = (
     Step("deep-tests", _command("./routelake", "test", "--deep")),
     Step("migration", _command("./routelake", "test", "--deep", "tests/e2e/test_migration.py")),
     Step("benches", _command("./routelake", "bench")),
-    Step("gateway-image", _image("gateway"), needs="podman"),
-    Step("fold-image", _image("fold"), needs="podman"),
+    Step("gateway-image", _command("sh", "dev/release/image.sh", "DIST", "gateway"), needs="podman"),
+    Step("fold-image", _command("sh", "dev/release/image.sh", "DIST", "fold"), needs="podman"),
     Step("bare-debian", _command(*_PRIVATE, *_BARE), needs="debootstrap"),
 )
 """Steps of a release, quick ones first."""
