@@ -97,7 +97,7 @@ def test_a_copied_lake_can_be_queried_and_examined(data_dir: Path, tmp_path: Pat
     assert "routelake-lake-" not in found.stdout
     refused = done("doctor", data_dir, "--lake", URL, "--repair", code=2).stderr
     assert f"lake get {URL} DIR" in refused and "lake put" in refused
-    assert "neither" in done("doctor", data_dir, "--lake", tmp_path, code=2).stderr
+    assert "Use a URL" in done("doctor", data_dir, "--lake", tmp_path, code=2).stderr
 
 
 def test_intervals_of_a_copied_lake_can_be_rebuilt(data_dir: Path, tmp_path: Path) -> None:
