@@ -83,12 +83,12 @@ def _position(manifest: Manifest) -> str:
 def _print_proof(manifest: Manifest) -> None:
     size_mib = sum(file.bytes for file in manifest.files) / 1024 / 1024
     print(
-        f"  proved: {len(manifest.files)} files of {size_mib:.1f} MiB have their digests, "
+        f"  verified: {len(manifest.files)} files of {size_mib:.1f} MiB have their digests, "
         f"{len(manifest.lake.versions)} tables open at their versions with all files"
     )
     log = manifest.log
     if log.kind == "sqlite":
-        print(f"  proved: the log has every record from offset {log.first_offset} to {log.next_offset - 1}")
+        print(f"  verified: the log has every record from offset {log.first_offset} to {log.next_offset - 1}")
     else:
         print(f"  the log is in Kafka, at offset {log.next_offset}: it is not in the backup")
 

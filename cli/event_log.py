@@ -62,7 +62,7 @@ def copy(
         moved = move(path, partial(KafkaTarget, to), _say)
         shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it names the old log
     print(f"{path}: moved to {moved.to}, offsets {moved.extent.first} to {moved.extent.end - 1}")
-    print(f"  proved: every record has its offset, time, key and payload there ({moved.copied} were new)")
+    print(f"  verified: every record has its offset, time, key and payload there ({moved.copied} were new)")
     print(f"  from now on, use --event-log {moved.to}{f' --event-log-config {log_config}' if log_config else ''}")
 
 

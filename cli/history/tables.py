@@ -77,10 +77,10 @@ def _log(url: str) -> LogReader | None:
 
 
 def _show(report: VerifyReport) -> None:
-    for what in report.proved:
-        print(f"proved: {what}")
-    for what in report.not_proved:
-        print(f"not proved: {what}")
+    for what in report.verified:
+        print(f"verified: {what}")
+    for what in report.not_verified:
+        print(f"not verified: {what}")
     for what in report.refuted:
         print(f"refuted: {what}")
     if report.more_refuted:

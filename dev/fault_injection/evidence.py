@@ -76,7 +76,7 @@ class Evidence:
         replayed: differences between the tables and the product's own replay of the log; "" for none.
         ends: (process, exit code) of a restarted process -> number of restarts.
         deaths: log lines of servers about threads and tasks that died.
-        unproved: statements that `history verify` refutes, or cannot prove.
+        unverified: statements that `history verify` refutes, or cannot prove.
         intervals: errors of the interval tables; "" for none.
         live_view_differences: files in which a gateway records differences between live view and tables.
     """
@@ -93,7 +93,7 @@ class Evidence:
     replayed: str = ""
     ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     deaths: list[str] = field(default_factory=list)
-    unproved: list[str] = field(default_factory=list)
+    unverified: list[str] = field(default_factory=list)
     intervals: str = ""
     live_view_differences: list[str] = field(default_factory=list)
 
@@ -132,7 +132,7 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
     found.kv = {(row["namespace"], row["key"]): row["value"] for row in rows(KV_CONFIG_TABLE.name)}
     found.quarantined = [row["offset"] for row in rows(QUARANTINE_TABLE.name)]
     found.replayed = _replayed(records, lake_dir)
-    found.unproved = _unproved(records, lake_dir)
+    found.unverified = _unverified(records, lake_dir)
     found.intervals = _wrong_intervals(lake_dir)
     found.live_view_differences = [path.read_text() for path in sorted(lake_dir.glob("live-view-differences-*.json"))]
     return found
@@ -215,10 +215,10 @@ class _Kept:
         return
 
 
-def _unproved(records: Sequence[LogRecord], lake_dir: Path) -> list[str]:
+def _unverified(records: Sequence[LogRecord], lake_dir: Path) -> list[str]:
     """Return the statements that `history verify` refutes, or finds no proof of."""
     report = verify(lake_dir, _Kept(records))
-    return [*report.refuted, *(f"not proved: {what}" for what in report.not_proved)]
+    return [*report.refuted, *(f"not verified: {what}" for what in report.not_verified)]
 
 
 def _wrong_intervals(lake_dir: Path) -> str:

@@ -29,7 +29,7 @@ def tables_are_a_replay(case: Case) -> list[Violation]:
                 found.append(Violation("tables_are_a_replay", message))
     if evidence.replayed:
         found.append(Violation("tables_are_a_replay", evidence.replayed))
-    for what in evidence.unproved:
+    for what in evidence.unverified:
         found.append(Violation("tables_are_a_replay", f"history verify: {what}"))
     if evidence.intervals:
         found.append(

@@ -2,7 +2,7 @@
 """Proof that a lake is what happened: `./routelake history verify`.
 
 verify.py   the parts together, on one cut of the tables
-report.py   a proof in progress: what was proved, refuted, and what could not be proved
+report.py   a proof in progress: what was verified, refuted, and what could not be verified
 chain.py    the chain of epochs
 balance.py  the state tables against the changes: what the changes add up to
 replay.py   the tables against a replay of the log

@@ -87,7 +87,7 @@ class Balance:
             if table.name in wrong:
                 self._name(table, wrong[table.name], windows)
         if report.refutations == before:
-            report.proved.append(
+            report.verified.append(
                 f"the {len(STATE_TABLES)} state tables ({rows:,} rows) are what the {windows.rows:,} changes add up to"
             )
 

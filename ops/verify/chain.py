@@ -114,9 +114,9 @@ class ChainCheck:
         for epoch in missing:
             report.refute(f"there is no epoch {epoch} of the given digest")
         if not report.refuted:
-            report.proved.append(f"the hash chain of epochs 1 to {total} holds")
+            report.verified.append(f"the hash chain of epochs 1 to {total} holds")
         if expected and not report.refuted:
-            report.proved.append(f"the digest of {_epochs(sorted(expected))} equals the given digest")
+            report.verified.append(f"the digest of {_epochs(sorted(expected))} equals the given digest")
 
     def _explain(self, epoch: int, *, digest_alone: bool) -> None:
         if digest_alone:

@@ -78,7 +78,7 @@ def find_base(proof: Proof, oldest: int) -> Base:
         return Base(NO_COMMIT, None)
     folded_by_others = max(other, default=0)
     if folded_by_others == last.epoch:
-        raise _NotProvedError(
+        raise _NotVerifiedError(
             f"epoch {last.epoch} was made by other rules (version {last.rules_version}; here they are version "
             f"{STATE_MACHINE_VERSION})"
         )
@@ -93,7 +93,7 @@ def find_base(proof: Proof, oldest: int) -> Base:
         tables = _tables(proof.lake_dir, commit)
         if tables is not None:
             return Base(commit, tables)
-    raise _NotProvedError(f"no epoch to begin with is left, because the event log begins at offset {oldest}")
+    raise _NotVerifiedError(f"no epoch to begin with is left, because the event log begins at offset {oldest}")
 
 
 def _tables(lake_dir: str, commit: RouteCommit) -> Tables | None:
@@ -131,28 +131,28 @@ def check_replay(proof: Proof, log: LogReader | None) -> None:
     last, refuted = proof.last, proof.report.refutations
     try:
         if log is None:
-            raise _NotProvedError("there is no event log")
+            raise _NotVerifiedError("there is no event log")
         oldest = log.kept_from(0)
         newest = log.read(last.log_offset, 1)
         if not newest or (newest[0].offset != last.log_offset and last.log_offset >= oldest):
-            raise _NotProvedError(
+            raise _NotVerifiedError(
                 f"the event log has no record of offset {last.log_offset}, which epoch {last.epoch} ends with"
             )
         base = find_base(proof, oldest)
         _run(proof, log, base)
     except (RoutelakeError, ValueError, msgspec.MsgspecError) as error:
-        proof.report.not_proved.append(f"that a replay gives the same rows: {one_line(error)}")
+        proof.report.not_verified.append(f"that a replay gives the same rows: {one_line(error)}")
         return
     if proof.report.refutations == refuted:
         first = max(base.commit.log_offset + 1, oldest)
         since = "from nothing" if base.tables is None else f"from epoch {base.commit.epoch}"
-        proof.report.proved.append(
+        proof.report.verified.append(
             f"a replay of log offsets {first} to {last.log_offset} {since} gives the rows of epoch {last.epoch}, "
             "heartbeats included"
         )
 
 
-class _NotProvedError(RoutelakeError):
+class _NotVerifiedError(RoutelakeError):
     """Nothing can be replayed; says why."""
 
 

@@ -27,25 +27,25 @@ class VerifyReport(msgspec.Struct, rename="camel"):
     Attributes:
         epoch: the newest epoch at the time; 0 for none.
         digest: its digest in the chain.
-        proved: what holds.
-        not_proved: what could not be found out, and why.
+        verified: what holds.
+        not_verified: what could not be found out, and why.
         refuted: what does not hold, and where.
         more_refuted: how many further ones there are.
     """
 
     epoch: int = 0
     digest: str | None = None
-    proved: list[str] = []
-    not_proved: list[str] = []
+    verified: list[str] = []
+    not_verified: list[str] = []
     refuted: list[str] = []
     more_refuted: int = 0
 
     @property
     def exit_code(self) -> int:
-        """0 proved, 1 refuted, 2 nothing could be proved."""
+        """0 verified, 1 refuted, 2 nothing could be verified."""
         if self.refuted:
             return 1
-        return 0 if self.proved else 2
+        return 0 if self.verified else 2
 
     def refute(self, what: str) -> None:
         """Note what does not hold."""

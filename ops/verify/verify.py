@@ -34,7 +34,7 @@ def verify(
     expected: Mapping[int, str] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> VerifyReport:
-    """Prove what can be proved of a lake. Nothing is written.
+    """Verify what can be verified of a lake. Nothing is written.
 
     Args:
         lake_dir: directory of the lake; the fold may be at work in it.
@@ -51,7 +51,7 @@ def verify(
         files = active(table_uri(str(lake_dir), ROUTE_COMMIT_TABLE)).files
         commits = plain_commits(lake_dir, files)
         if not commits:
-            report.not_proved.append("there is no epoch yet: nothing was written")
+            report.not_verified.append("there is no epoch yet: nothing was written")
             for epoch in expected or {}:
                 report.refute(f"there is no epoch {epoch} of the given digest")
             return report

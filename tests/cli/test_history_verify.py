@@ -20,7 +20,7 @@ def verify(data: Path, *options: str) -> CompletedProcess[str]:
     return command("history", "verify", "--data-dir", data, *options)
 
 
-def test_proved_then_refuted(tmp_path: Path) -> None:
+def test_verified_then_refuted(tmp_path: Path) -> None:
     with LocalLake(tmp_path, log_url=f"sqlite://{tmp_path}/events.db") as lake:
         events: list[AnyEvent] = [make.register(), make.put("n", "k", "1"), make.clock()]
         last = lake.log.append([(routing_key(event), encode(event)) for event in events])[-1].offset
@@ -28,11 +28,11 @@ def test_proved_then_refuted(tmp_path: Path) -> None:
         found = process("history", "verify", "--data-dir", tmp_path)
         assert found.returncode == 0, found
         *_, third, digest = found.stdout.splitlines()
-        assert third.startswith(f"proved: a replay of log offsets 1 to {last} from nothing gives the rows of epoch ")
+        assert third.startswith(f"verified: a replay of log offsets 1 to {last} from nothing gives the rows of epoch ")
         kept = digest.removeprefix("newest digest: ").split(" ")[0]
         shown = json.loads(verify(tmp_path, "--expect", kept, "-o", "json").stdout)
         assert f"{shown['epoch']}:{shown['digest']}" == kept
-        assert "equals the given digest" in " ".join(shown["proved"])
+        assert "equals the given digest" in " ".join(shown["verified"])
     flip(tmp_path / "lake", KV_CONFIG_TABLE, "value")
     found = verify(tmp_path)
     assert found.returncode == 1

@@ -271,7 +271,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     assert_kept(server.lake_dir)
     with closing(open_reader(f"sqlite://{server.data_dir / 'events.db'}")) as reader:
         proof = verify(server.lake_dir, reader)
-    assert (proof.refuted, proof.not_proved) == ([], [])
+    assert (proof.refuted, proof.not_verified) == ([], [])
 
 
 def _epoch(server: Routelake) -> int:

@@ -118,7 +118,7 @@ def test_executors_worker_and_master_die(tmp_path: Path) -> None:
             assert (event.broker_name, event.data_version.counter) == (broker, counter)
     with closing(open_reader(url)) as reader:
         proof = verify(server.lake_dir, reader)
-    assert (proof.refuted, proof.not_proved) == ([], [])
+    assert (proof.refuted, proof.not_verified) == ([], [])
 
 
 def folded(server: Routelake) -> int:

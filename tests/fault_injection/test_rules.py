@@ -120,7 +120,7 @@ def test_a_missing_row_of_a_table_is_a_violation(case: Case, table: str) -> None
 
 def test_tables_that_differ_from_a_replay_are_a_violation(case: Case) -> None:
     case.evidence.replayed, case.evidence.live_view_differences = "group b", ["{}"]
-    case.evidence.unproved, case.evidence.intervals = ["the chain is broken"], "a row"
+    case.evidence.unverified, case.evidence.intervals = ["the chain is broken"], "a row"
     assert len(rules_of_tables.tables_are_a_replay(again(case))) == 4
 
 

@@ -72,8 +72,8 @@ def test_a_lake_is_copied_with_its_history_to_another_store(data_dir: Path, tmp_
 
 
 def test_a_copied_lake_can_be_verified_and_backed_up(data_dir: Path, tmp_path: Path) -> None:
-    proved = done("history", "verify", "--lake", URL, "--data-dir", data_dir)
-    assert "not proved" not in proved.stdout and "chain" in proved.stdout, proved
+    verified = done("history", "verify", "--lake", URL, "--data-dir", data_dir)
+    assert "not verified" not in verified.stdout and "chain" in verified.stdout, verified
     done("backup", tmp_path / "backup", "--lake", URL, "--data-dir", data_dir)
     done("restore", tmp_path / "backup", "--data-dir", tmp_path / "restored")
     lakes.check_epochs(tmp_path / "restored" / "lake")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lake that was written by the fold is proved; one in which any value was changed is refuted, and the value named."""
+"""A lake that was written by the fold is verified; one in which any value was changed is refuted, and the value named."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def proof(lake_dir: Path, records: list[LogRecord] = RECORDS, **expected: str) -
     return verify(lake_dir, FixedLog(records), expected={int(epoch[1:]): digest for epoch, digest in expected.items()})
 
 
-def test_tables_of_a_fold_are_proved(written_lake: Path) -> None:
+def test_tables_of_a_fold_are_verified(written_lake: Path) -> None:
     report = proof(written_lake)
-    assert (report.refuted, report.not_proved, report.exit_code) == ([], [], 0)
-    assert report.proved == [
+    assert (report.refuted, report.not_verified, report.exit_code) == ([], [], 0)
+    assert report.verified == [
         "the hash chain of epochs 1 to 5 holds",
         f"the 7 state tables ({sum(map(len, lakes.state_tables(written_lake).values()))} rows) are what the "
         f"{len(lakes.history(written_lake))} changes add up to",
@@ -133,7 +133,7 @@ def test_a_row_of_an_epoch_is_named_where_its_changes_are_those_of_a_replay(lake
 
 def test_given_digests_are_compared_with_the_hash_chain(lake_dir: Path) -> None:
     third = lakes.commits(lake_dir)[2]["chain"]
-    assert proof(lake_dir, e3=third).proved[1] == "the digest of epoch 3 equals the given digest"
+    assert proof(lake_dir, e3=third).verified[1] == "the digest of epoch 3 equals the given digest"
     assert proof(lake_dir, e3="0" * 64).refuted == [
         f"epoch 3 has the digest {third}, but the given digest is {'0' * 64}"
     ]
@@ -157,7 +157,7 @@ def test_a_deleted_row_is_found(lake_dir: Path, table: Table) -> None:
 
 def test_a_log_that_was_trimmed_is_replayed_from_an_epoch(lake_dir: Path) -> None:
     report = proof(lake_dir, RECORDS[7:])
-    assert report.proved[-1] == (
+    assert report.verified[-1] == (
         "a replay of log offsets 8 to 13 from epoch 2 gives the rows of epoch 5, heartbeats included"
     )
     flip(lake_dir, TOPIC_QUEUE_TABLE, "perm")
@@ -179,7 +179,7 @@ def test_a_replay_that_begins_while_nobody_expires(tmp_path: Path) -> None:
     drive(tmp_path / "lake", [records[:3], records[3:]])
     report = proof(tmp_path / "lake", records[3:])
     assert report.refuted == []
-    assert report.proved[-1].startswith("a replay of log offsets 4 to 6 from epoch 1 gives the rows of epoch ")
+    assert report.verified[-1].startswith("a replay of log offsets 4 to 6 from epoch 1 gives the rows of epoch ")
 
 
 @pytest.mark.parametrize(
@@ -190,19 +190,19 @@ def test_a_log_that_does_not_cover_the_epochs_is_reported_as_not_proved(
 ) -> None:
     report = proof(lake_dir, records)
     assert report.exit_code == 0
-    (what,) = report.not_proved
+    (what,) = report.not_verified
     assert what.startswith("that a replay gives the same rows: ")
 
 
 def test_without_an_event_log_the_replay_is_reported_as_not_proved(lake_dir: Path) -> None:
     report = verify(lake_dir, None)
-    assert (report.exit_code, report.not_proved) == (0, ["that a replay gives the same rows: there is no event log"])
+    assert (report.exit_code, report.not_verified) == (0, ["that a replay gives the same rows: there is no event log"])
 
 
 def test_an_empty_lake(tmp_path: Path) -> None:
     drive(tmp_path / "lake", [])
     report = proof(tmp_path / "lake")
-    assert (report.exit_code, report.proved) == (2, [])
+    assert (report.exit_code, report.verified) == (2, [])
 
 
 @settings(max_examples=min(8, max(3, settings().max_examples // 8)))
@@ -213,4 +213,4 @@ def test_any_history_is_proved(records: list[LogRecord], cut: Any, liveness_inte
         drive(lake_dir, [*batches(records, cut), []], liveness_interval_s=liveness_interval_s)
         if lakes.commits(lake_dir):
             report = proof(lake_dir, records)
-            assert (report.refuted, len(report.proved)) == ([], 3), report
+            assert (report.refuted, len(report.verified)) == ([], 3), report
