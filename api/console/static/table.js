@@ -176,14 +176,21 @@ export class Table {
     for (const cell of cut) {
       const { title } = this.columns[cell.cellIndex];
       const text = cell.textContent;
+      const place = { key: cell.parentElement.dataset.key, cell: cell.cellIndex };
       cell.append(button("…", () => {
-        const box = dialog(title, {}, h("h2", null, title), h("p", { class: "full" }, text), button("Close", () => box.close()));
+        const box = dialog(title, { onClose: () => this.focusWhole(place) }, h("h2", null, title), h("p", { class: "full" }, text), button("Close", () => box.close()));
       }, { class: "whole", "aria-label": `Show in full: ${title}`, "aria-haspopup": "dialog" }));
     }
-    if (this.unmarked && document.activeElement === document.body) {
-      this.lineOf(this.unmarked.key)?.children[this.unmarked.cell].querySelector(".whole")?.focus({ preventScroll: true });
-    }
+    const { unmarked } = this;
     this.unmarked = null;
+    if (unmarked && document.activeElement === document.body) this.focusWhole(unmarked);
+  }
+
+  /** Focus the button of a cell that is cut off, now or with the next marks: the row may be drawn again at any time. */
+  focusWhole({ key, cell }) {
+    const whole = this.lineOf(key)?.children[cell].querySelector(".whole");
+    if (whole) whole.focus({ preventScroll: true });
+    else this.unmarked = { key, cell };
   }
 
   text(row) {
