@@ -113,7 +113,7 @@ class Check:
         self._changed: dict[str, int] = {}
         """Groups with changed topics -> offset of the last change."""
         self._told: dict[str, dict[tuple[str, tuple[str, ...]], RowChange]] = {}
-        """By group, the rows that differed last, by table and key. A row is told once, until it changes again."""
+        """By group, the rows that differed last, by table and key. A row is reported once, until it changes again."""
         self._index = GroupIndex(RouteView.empty())
 
     # --- noted ---
@@ -150,7 +150,7 @@ class Check:
     def compare(
         self, tables: RouteView, state: RouteState, view: RouteView, pause: Callable[[], None] = no_pause
     ) -> Comparison:
-        """Compare an epoch that the live view has passed. A row that differs is told once, until it changes again.
+        """Compare an epoch that the live view has passed. A row that differs is reported once, until it changes again.
 
         Args:
             tables: The view of the epoch.
@@ -214,7 +214,7 @@ class Check:
             topics = chain(view.topics, (topic for topic in tables.topics if topic not in view.topics))
         self._topics, self._all_topics = [], False
         known: dict[tuple[int, int], list[str]] = {}
-        """Groups whose rows differ, by the two sides, which many topics share."""
+        """Groups with rows that differ, by the two sides, which many topics share."""
         for topic in topics:
             pause()
             mine, theirs = view.topics.get(topic), tables.topics.get(topic)

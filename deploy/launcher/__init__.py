@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an installed routelake begins with: the package `routelake` of the wheel (setup.py).
+"""Start of an installed routelake: the package `routelake` of the wheel (setup.py).
 
 The rooms keep their short names (``api``, ``cli``, ``lake``), which would be in the way in a site-packages of others',
 so the wheel holds them in ``routelake/rooms``, which comes onto the path with ``import routelake``, and of all
