@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from kafka.errors import KafkaError, MetadataEmptyBrokerList, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
 from eventlog.kafka.access.settings import AccessError
@@ -182,7 +182,7 @@ class KafkaReader:
         )
         try:
             deadline = time.monotonic() + _NEW_TOPIC_S
-            while not consumer.partitions_for_topic(self._topic):
+            while not self._is_there(consumer):
                 if time.monotonic() > deadline:
                     raise UnavailableError(
                         f"cannot read the event log {self.name}: Kafka shows no such topic. Correct --event-log, or "
@@ -195,6 +195,13 @@ class KafkaReader:
             close_consumer(consumer)
             raise
         return consumer
+
+    def _is_there(self, consumer: KafkaConsumer) -> bool:
+        """Return whether Kafka shows the topic. One that has just started knows no broker yet, not even itself."""
+        try:
+            return bool(consumer.partitions_for_topic(self._topic))
+        except MetadataEmptyBrokerList:
+            return False
 
     def _drop(self) -> None:
         consumer, self._consumer = self._consumer, None

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import MetadataEmptyBrokerList
 
 from api.live_view.replica import LiveReplica
 from dev.peers.java import classpath, free_port, wait_until
@@ -138,6 +139,23 @@ def test_a_reader_makes_no_topic(admin: KafkaAdminClient, url: str) -> None:
         assert reader.read(1) == log.read(1), "from where the bound on bytes ended the last read"
     with pytest.raises(UnavailableError, match="closed"):
         reader.read(0)
+
+
+def test_a_reader_waits_until_kafka_knows_its_brokers(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [MetadataEmptyBrokerList(), MetadataEmptyBrokerList()]
+    shown = KafkaConsumer.partitions_for_topic
+
+    def starting(consumer: KafkaConsumer, topic: str) -> set[int] | None:
+        if answers:
+            raise answers.pop()
+        return shown(consumer, topic)
+
+    with contextlib.closing(open_log(url)) as log:
+        log.append([("k", b"1")])
+        monkeypatch.setattr(KafkaConsumer, "partitions_for_topic", starting)
+        with contextlib.closing(open_reader(url)) as reader:
+            assert [record.payload for record in reader.read(0)] == [b"1"]
+    assert not answers
 
 
 def test_a_topic_of_several_partitions_is_refused(admin: KafkaAdminClient, url: str) -> None:
