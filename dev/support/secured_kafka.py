@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -16,6 +16,9 @@ from dev.support.certificates import Authority
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
+_PATIENT: Final = {"broker.session.timeout.ms": "9000"}
+"""Kafka's own default. With less, the controller takes the partitions from a broker that a busy machine stops for a moment."""
+
 
 @contextmanager
 def secured_kafka(authority: Authority, folder: Path) -> Iterator[Kafka]:
@@ -23,7 +26,7 @@ def secured_kafka(authority: Authority, folder: Path) -> Iterator[Kafka]:
     server = authority.issue("kafka", is_rsa=True)
     keystore = folder / "server.pem"
     keystore.write_bytes(server.key.read_bytes() + server.cert.read_bytes() + authority.path.read_bytes())
-    with Kafka(secured=Secured(keystore, authority.path, {"gate": "right"})) as running:
+    with Kafka(_PATIENT, Secured(keystore, authority.path, {"gate": "right"})) as running:
         yield running
 
 

@@ -1,10 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a contract test gets to open its log with."""
+"""Ways in which tests open an event log, and wait for it."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
 from dev.support.memory_log import MemoryLog
 from eventlog import EventLog, open_log
+from schemas.errors import InDoubtError, UnavailableError
+
+Answer = TypeVar("Answer")
+
+
+def until_available(call: Callable[[], Answer]) -> Answer:
+    """Return what the call returns as soon as the log can be used. For each call after a disturbance."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return call()
+        except (InDoubtError, UnavailableError):
+            if time.monotonic() > deadline:
+                raise
 
 
 class Backend:

@@ -43,7 +43,7 @@ def collect_sockets() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(level)
-    wait_until(lambda: not any(thread.name.startswith("kafka") for thread in threading.enumerate()), 10, "its threads")
+    wait_until(lambda: not any(thread.name.startswith("kafka") for thread in threading.enumerate()), 60, "its threads")
     gc.collect()
 
 

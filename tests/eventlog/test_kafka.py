@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -36,10 +36,9 @@ from eventlog.urls import parse_url
 from nameserver.view.snapshot import RouteView
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
 from schemas.events import encode, routing_key
+from tests.eventlog.backends import until_available
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("kafka")]
-
-Answer = TypeVar("Answer")
 
 
 @pytest.fixture
@@ -69,17 +68,6 @@ def config_of(admin: KafkaAdminClient, url: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResourceType.TOPIC, topic_of(url))
     described: dict[str, Any] = admin.describe_configs([resource], config_filter="all")["topic"][topic_of(url)]
     return {name: entry["value"] for name, entry in described.items()}
-
-
-def until_available(call: Callable[[], Answer]) -> Answer:
-    """What the call returns as soon as the log can be used."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return call()
-        except (InDoubtError, UnavailableError):
-            if time.monotonic() > deadline:
-                raise
 
 
 def test_a_missing_topic_is_made(admin: KafkaAdminClient, url: str) -> None:
@@ -425,7 +413,7 @@ def test_a_frozen_broker_is_unavailable_in_bounded_time_and_then_usable_again(
         finally:
             kafka.process.sigcont()
         until_available(lambda: log.append([("k", b"after")]))
-        # The controller allows a broker 9 s of silence. Hence it may take the partition from this one now, for a moment.
+        # The controller may take the partition from a broker that was silent for 9 s, for a moment.
         payloads = [record.payload for record in until_available(lambda: log.read(0))]
         assert payloads[0] == b"before"
         assert payloads[-1] == b"after"
@@ -453,6 +441,6 @@ def test_no_broker_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     start = time.monotonic()
     with pytest.raises(UnavailableError, match=address):
         open_log(f"kafka://{address}/topic")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 9  # it would be 10 s
     # A gateway that waits for Kafka tries again and again.
     assert set(threading.enumerate()) <= before

@@ -21,6 +21,7 @@ from eventlog.open import close_readers, open_tail, records_between
 from eventlog.tail import BatchEnd
 from eventlog.urls import parse_url, with_config
 from schemas.errors import InDoubtError, SetupError, UnavailableError
+from tests.eventlog.backends import until_available
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("kafka")]
 
@@ -120,5 +121,5 @@ def test_a_password_that_changes(kafka: Kafka, says: Properties, tmp_path: Path)
         with pytest.raises(UnavailableError, match="No such file"):
             log.append(ENTRIES)
         secret.write_text("right\n")
-        appended = log.append(ENTRIES)
+        appended = until_available(lambda: log.append(ENTRIES))
         wait_until(lambda: tail.next_offset() > appended[-1].offset, 60, "the tail, which was open all the time")

@@ -356,9 +356,9 @@ def test_it_writes_nothing_for_a_gateway_that_was_killed(tmp_path: Path) -> None
         before = _waits(pid)
         owner.stdin.write(b"\n")
         owner.stdin.flush()
-        wait_until(lambda: _waits(pid) > before + 10, 8, "the append to look for the lock again and again", 0.001)
+        wait_until(lambda: _waits(pid) > before + 10, 60, "the append to look for the lock again and again", 0.001)
         owner.kill()
-        wait_until(lambda: not is_alive(pid), 8, "the process to end, before it gets the lock")
+        wait_until(lambda: not is_alive(pid), 60, "the process to end, before it gets the lock")
         other.execute("ROLLBACK")
     assert kinds(tmp_path) == [Resume]
 
