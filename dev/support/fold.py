@@ -185,7 +185,7 @@ class FoldThread(Fold):
         """Go on."""
         self._running.set()
 
-    def wait_for(self, offset: int, timeout_s: float = 30.0) -> None:
+    def wait_for(self, offset: int, timeout_s: float = 60.0) -> None:
         """Wait until everything up to a log offset is folded and, if it changed anything, committed."""
         with self._moved:
             done = self._moved.wait_for(lambda: self._folded >= offset or self.error is not None, timeout_s)

@@ -55,7 +55,7 @@ class HttpApi:
 
     def close(self) -> None:
         for client in self._clients.values():
-            self.loop.start(client.aclose()).result(10)
+            self.loop.start(client.aclose()).result(60)
         self._local.stop()
         self.lake.close()
 

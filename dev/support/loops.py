@@ -20,7 +20,7 @@ _loops_of_failed_tests: Final[list[asyncio.AbstractEventLoop]] = []
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on the gateway's kind of loop, whose clock is coarser than asyncio's. It has a minute.
+    """Run a test on the gateway's kind of loop, whose clock is coarser than asyncio's. It has two minutes.
 
     The loop of a test that fails stays open: it may have connections, and uvloop waits for them for ever when it is closed.
     """
@@ -29,7 +29,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     def run(**fixtures: object) -> None:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         try:
-            runner.run(asyncio.wait_for(test(**fixtures), 60))
+            runner.run(asyncio.wait_for(test(**fixtures), 120))
         except BaseException:
             _loops_of_failed_tests.append(runner.get_loop())
             raise
@@ -38,7 +38,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     return run
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
+async def eventually(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Wait on a loop until a condition holds; `dev.peers.java.wait_until` is the same for a thread.
 
     Raises:
@@ -50,7 +50,7 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 30.0) -
         await asyncio.sleep(0.002)
 
 
-def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     """The same on a thread, without words of the test's own."""
     end = time.monotonic() + timeout_s
     while not (said := condition()):

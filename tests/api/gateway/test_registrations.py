@@ -38,7 +38,7 @@ class Shared:
     def __init__(self, lake: LocalLake, gateway: LocalGateway) -> None:
         self.lake, self.gateway = lake, gateway
         self.metrics = Metrics()
-        self.registrations: Registrations = self._begin(self._make()).result(10)
+        self.registrations: Registrations = self._begin(self._make()).result(60)
 
     async def _make(self) -> Registrations:
         return Registrations(self.gateway.gateway, self.metrics)

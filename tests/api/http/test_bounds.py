@@ -50,7 +50,7 @@ def sockets() -> Iterator[contextlib.ExitStack]:
 
 
 def connect(server: Server, sockets: contextlib.ExitStack, address: str = "127.0.0.1") -> socket.socket:
-    peer = socket.create_connection(("127.0.0.1", server.port), timeout=10, source_address=(address, 0))
+    peer = socket.create_connection(("127.0.0.1", server.port), timeout=60, source_address=(address, 0))
     return sockets.enter_context(peer)
 
 

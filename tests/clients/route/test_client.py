@@ -288,13 +288,12 @@ def test_a_hanging_server_costs_one_timeout_and_then_nothing() -> None:
         alive.routes["orders"] = route()
         begin = time.monotonic()
         assert await client.route("orders") is not None
-        assert 2.5 <= time.monotonic() - begin < 5
-        begin = time.monotonic()
+        assert time.monotonic() - begin >= 2.5
+        assert (hanging.asked, alive.asked) == (["orders"], ["orders"])
         await client.update("orders")
-        assert time.monotonic() - begin < 2.5
-        assert hanging.asked == ["orders"]
+        assert (hanging.asked, alive.asked) == (["orders"], ["orders"] * 2)
 
-    with_servers(work, 2, mq_client_api_timeout_s=2.5, back_off=BackOff(30.0, 30.0))
+    with_servers(work, 2, mq_client_api_timeout_s=2.5, back_off=BackOff(600.0, 600.0))
 
 
 @pytest.mark.parametrize("code", [ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR])
@@ -307,7 +306,7 @@ def test_a_server_that_refuses_is_passed_over(code: ResponseCode) -> None:
         left_alone = servers[0].address not in client._fetcher._servers.candidates(client._now_s(), only_ready=True)
         assert left_alone == (code != ResponseCode.SYSTEM_ERROR)
 
-    with_servers(work, 2, back_off=BackOff(30.0, 30.0))
+    with_servers(work, 2, back_off=BackOff(600.0, 600.0))
 
 
 def test_a_watch_avoids_a_failing_server() -> None:
@@ -323,7 +322,7 @@ def test_a_watch_avoids_a_failing_server() -> None:
             await client.update("orders")  # who asks himself is heard all the same
         assert len(server.asked) == 3
 
-    with_servers(work, poll_name_server_interval_s=0.01, back_off=BackOff(30.0, 30.0))
+    with_servers(work, poll_name_server_interval_s=0.01, back_off=BackOff(600.0, 600.0))
 
 
 @pytest.mark.parametrize("garbage", [b"no route", b""])
