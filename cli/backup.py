@@ -91,9 +91,3 @@ def _print_proof(manifest: Manifest) -> None:
         print(f"  verified: the log has every record from offset {log.first_offset} to {log.next_offset - 1}")
     else:
         print(f"  the log is in Kafka, at offset {log.next_offset}: it is not in the backup")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(backup)
-    app.command()(restore)

@@ -202,9 +202,3 @@ def fleet(
         tls=client.encryption(),
     )
     raise typer.Exit(run_fleet(settings))
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command()(broker)
-    app.command()(fleet)

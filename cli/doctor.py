@@ -173,8 +173,3 @@ def _as_json(found: Examination, work: Repair | None) -> str:
         },
         indent=2,
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(doctor)

@@ -68,8 +68,3 @@ def copy(
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the group."""
-    app.add_typer(event_log, name="event-log")

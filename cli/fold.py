@@ -10,7 +10,7 @@ import typer
 from cli import preflight
 from cli.data_options import DataOptions
 from cli.fold_options import FoldOptions
-from cli.options import SectionedHelp, option, with_options
+from cli.options import option, with_options
 from runtime.logs import configure
 from runtime.secrets import drop_secrets
 
@@ -60,8 +60,3 @@ def run(data: DataOptions, options: FoldOptions, *, standby: bool = False) -> in
         driver_memory=options.driver_memory,
     )
     return run_fold(settings)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(cls=SectionedHelp)(fold)

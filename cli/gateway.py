@@ -16,7 +16,7 @@ import typer
 from cli import preflight
 from cli.data_options import DataOptions
 from cli.gateway_options import GatewayOptions, Http
-from cli.options import SectionedHelp, with_options
+from cli.options import with_options
 from runtime.logs import configure
 from schemas.errors import SetupError
 
@@ -124,9 +124,3 @@ def health(
         failures.append(f"/healthz answers {status}")
     print(f"routelake: {at} is not healthy: {'; '.join(dict.fromkeys(failures))}", file=sys.stderr)
     raise typer.Exit(1)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command(cls=SectionedHelp)(gateway)
-    app.command()(health)

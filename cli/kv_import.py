@@ -217,8 +217,3 @@ def import_kv(
     for address in addresses:
         count = asyncio.run(put_all(address, tables, keys, encryption))
         print(f"{count} entries of {file} put into {address}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("import-kv")(import_kv)

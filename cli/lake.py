@@ -90,8 +90,3 @@ def _in_words(url: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SetupError(f"--lake {url}: {error}") from error
-
-
-def register(app: typer.Typer) -> None:
-    """Add the group."""
-    app.add_typer(lake, name="lake")

@@ -9,30 +9,44 @@ from __future__ import annotations
 
 import typer
 
-from cli import backup, developer, doctor, event_log, fold, gateway, kv_import, lake, plan, serve, sql, usage
-from cli import broker as broker_cli
-from cli import route as route_cli
+from cli import usage
 from cli.admin.cli import admin
-from cli.history import cli as history
+from cli.backup import backup, restore
+from cli.broker import broker, fleet
+from cli.doctor import doctor
+from cli.event_log import event_log
+from cli.fold import fold
+from cli.gateway import gateway, health
+from cli.history.cli import history
+from cli.kv_import import import_kv
+from cli.lake import lake
+from cli.options import SectionedHelp
+from cli.plan import plan
+from cli.route import route
+from cli.serve import serve
+from cli.sql import spark_sql, sql
 from runtime.process import run_to_end
+from runtime.version import IS_CLONE, PROGRAM
 
-app = typer.Typer(name="routelake", **usage.TEXT)
-app.add_typer(admin, name="admin")
-serve.register(app)
-gateway.register(app)
-fold.register(app)
-developer.register(app)
-backup.register(app)
-doctor.register(app)
-broker_cli.register(app)
-history.register(app)
-kv_import.register(app)
-lake.register(app)
-event_log.register(app)
-plan.register(app)
-route_cli.register(app)
-sql.register(app)
-usage.register(app)
+app = typer.Typer(
+    name="routelake",
+    cls=usage.Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    **usage.TEXT,
+)
+app.callback()(usage.root)
+for sectioned in (serve, gateway, fold):
+    app.command(cls=SectionedHelp)(sectioned)
+for command in (health, backup, restore, doctor, broker, fleet, import_kv, plan, route, spark_sql, sql):
+    app.command()(command)
+for name, group in {"admin": admin, "history": history, "lake": lake, "event-log": event_log}.items():
+    app.add_typer(group, name=name)
+app.command(help=f"Print a completion script, for: source <({PROGRAM} completion bash).")(usage.completion)
+if IS_CLONE:
+    from dev import commands
+
+    commands.register(app)
 
 
 def main() -> None:

@@ -134,8 +134,3 @@ def size(size_bytes: int) -> str:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(plan)

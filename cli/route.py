@@ -48,8 +48,3 @@ def route(
             as_json=output is Output.JSON,
         )
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("route")(route)

@@ -8,7 +8,7 @@ import typer
 from cli.data_options import DataOptions
 from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions
-from cli.options import SectionedHelp, with_options
+from cli.options import with_options
 from runtime.logs import configure
 
 
@@ -23,8 +23,3 @@ def serve(*, data: DataOptions, of_gateways: GatewayOptions, of_fold: FoldOption
 
     children = [*gateways(of_gateways, listen, data), child("fold", data, of_fold)]
     raise typer.Exit(supervise(children, data, listen, of_gateways))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(cls=SectionedHelp)(serve)

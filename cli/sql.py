@@ -67,9 +67,3 @@ def spark_sql(
     with lake_folder(data_dir, lake) as folder:
         code = run_spark_sql(folder, query, as_json=output is Output.JSON, limit=limit, driver_memory=driver_memory)
     raise typer.Exit(code)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("spark-sql")(spark_sql)
-    app.command("sql")(sql)

@@ -272,13 +272,3 @@ def root(
     ] = False,
 ) -> None:
     """A RocketMQ NameServer on the lakehouse."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add --version and the command."""
-    app.callback(
-        cls=Commands,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-        no_args_is_help=True,
-    )(root)
-    app.command("completion", help=f"Print a completion script, for: source <({PROGRAM} completion bash).")(completion)

@@ -7,6 +7,7 @@ fault_injection/  traffic and faults against real processes, checked against the
 model/            a model of the NameServer, independent of the product's rules
 histories/        generated traffic
 support/          kits of the tests
+commands.py       options of ./routelake test, check, torture, bench, ...
 developer.py      ./routelake check, fix and coverage
 jars_lock.py      writes runtime/jars.lock
 """

@@ -14,14 +14,17 @@ from typing import Final
 
 _PROJECT: Final = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
-PROGRAM: Final = "./routelake" if _PROJECT.exists() else "routelake"
+IS_CLONE: Final = _PROJECT.exists()
+"""False in a wheel."""
+
+PROGRAM: Final = "./routelake" if IS_CLONE else "routelake"
 """The command as a user types it. Usage lines, errors and log lines begin each command with it."""
 
 
 @cache
 def release() -> str:
     """Such as ``0.1.0``: what pyproject.toml says in a clone, what the wheel says where one is installed."""
-    if not _PROJECT.exists():
+    if not IS_CLONE:
         return metadata.version("routelake")
     version: str = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"]
     return version

@@ -114,10 +114,7 @@ def blame(
     show_blame(asking.source(context).blame(topic, point), shown.form, shown.zone)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group."""
-    for command in (changes, diff, timeline, blame):
-        history.command()(command)
-    history_report.register(history)
-    history_tables.register(history)
-    app.add_typer(history, name="history")
+for _command in (changes, diff, timeline, blame):
+    history.command()(_command)
+history_report.register(history)
+history_tables.register(history)

@@ -23,7 +23,7 @@ from runtime.jars import ensure
 
 
 def main(arguments: list[str]) -> int:
-    """Run it; see `cli/developer.py` for what the options mean."""
+    """Run it; see `dev/commands.py` for what the options mean."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     begun_s = time.monotonic()

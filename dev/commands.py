@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for a clone, not for a server: `test`, `check`, `fix`, `coverage`, `docs`, `torture`, `bench`, `release`."""
+"""Commands for a clone, not for a server: `test`, `check`, `fix`, `coverage`, `docs`, `torture`, `bench`, `release`.
+
+`cli.main` adds them to the command line of a clone.
+"""
 
 from __future__ import annotations
 
