@@ -50,6 +50,7 @@ setup(
     package_dir={"routelake": "deploy/launcher", "routelake.rooms": "."},
     package_data={
         "routelake.rooms.api.console": ["static/*", "vendor/*"],
+        "routelake.rooms.api.http": ["examples.json"],
         "routelake.rooms.runtime": ["jars.lock"],
         "routelake.rooms.pipelines": ["log4j2.properties", "spark_python"],
     },

@@ -6,8 +6,9 @@ The document is FastAPI's, with the request bodies, answers and problems that it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from inspect import cleandoc
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -49,29 +50,8 @@ PAST_PROBLEMS: Final = (FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE)
 WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, TOO_MANY, BUSY)
 BODY_PROBLEMS: Final = (BAD_REQUEST, BAD_BODY, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA)
 
-RECEIPT_EXAMPLE: Final[dict[str, Any]] = {
-    "offset": 17,
-    "eventTime": "2026-01-01T00:00:00.000Z",
-    "visible": True,
-    "epoch": 5,
-    "outcome": "applied",
-}
-
-CHANGE_EXAMPLE: Final[dict[str, Any]] = {
-    "epoch": 6,
-    "offset": 18,
-    "seq": 0,
-    "eventTime": "2026-01-01T00:00:00.000Z",
-    "command": "WIPE_WRITE_PERM_OF_BROKER",
-    "outcome": "applied",
-    "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
-    "tableName": "topicQueueTable",
-    "brokerName": "broker-a",
-    "topic": "orders",
-    "key": {"brokerName": "broker-a", "topic": "orders"},
-    "before": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0},
-    "after": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0},
-}
+EXAMPLES_FILE: Final = Path(__file__).with_name("examples.json")
+"""operationId -> ``body`` -> name -> summary and value; and status -> media type -> an answer."""
 
 ANSWER_TYPES: Final[dict[str, type[msgspec.Struct]]] = {}
 """The types of the answers that routes have described, by their names in the description."""
@@ -126,34 +106,39 @@ TAGS: Final = [
 ]
 
 
-def read(shape: type[msgspec.Struct], example: object, *problems: Kind) -> Responses:
+def read(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
     """Answers of a read with entity tags."""
     return {
-        200: {**plain(shape, example, "The answer."), "headers": _READ_HEADERS},
+        200: {**plain(shape, "The answer."), "headers": _READ_HEADERS},
         304: _NOT_MODIFIED,
         **errors(*READ_PROBLEMS, *problems),
     }
 
 
-def write(shape: type[msgspec.Struct], example: Mapping[str, Any], *problems: Kind) -> Responses:
+def write(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
     """Answers of a write: what became of it, or durable only."""
-    durable = {**{name: example[name] for name in ("offset", "eventTime")}, "visible": False, "epoch": 4}
     return {
-        200: plain(shape, example, "Durable, and in the live view."),
+        200: plain(shape, "Durable, and in the live view."),
         202: plain(
             shape,
-            {**durable, "outcome": "accepted", **({"known": True} if "known" in example else {})},
             "Durable, but this gateway cannot follow the event log at present. Pass `offset` as `wait_for` to a read.",
         ),
         **errors(*WRITE_PROBLEMS, *problems),
     }
 
 
-def plain(shape: type[msgspec.Struct], example: object, description: str) -> dict[str, Any]:
+def plain(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
     """One JSON answer."""
     ANSWER_TYPES[shape.__name__] = shape
-    schema = {"$ref": _REFS + shape.__name__}
-    return {"description": description, "content": {"application/json": {"schema": schema, "example": example}}}
+    return {
+        "description": description,
+        "content": {"application/json": {"schema": {"$ref": _REFS + shape.__name__}}},
+    }
+
+
+def text(media: str, description: str) -> dict[str, Any]:
+    """One answer in a text format."""
+    return {"description": description, "content": {media: {"schema": {"type": "string"}}}}
 
 
 def errors(*kinds: Kind) -> Responses:
@@ -176,21 +161,11 @@ def errors(*kinds: Kind) -> Responses:
     return found
 
 
-def body(model: type[BaseModel], **examples: tuple[str, Any]) -> dict[str, Any]:
-    """A request body, for ``openapi_extra``: examples are (summary, value)."""
+def body(model: type[BaseModel]) -> dict[str, Any]:
+    """A request body, for ``openapi_extra``."""
     _BODY_TYPES[model.__name__] = model
-    listed = {name: {"summary": summary, "value": value} for name, (summary, value) in examples.items()}
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {"$ref": _REFS + model.__name__},
-                    "examples": listed,
-                }
-            },
-        }
-    }
+    content = {"application/json": {"schema": {"$ref": _REFS + model.__name__}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -219,6 +194,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": "One of the gateway's tokens, if it has any."}
     }
+    examples = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))
     for item in document["paths"].values():
         for method, operation in item.items():
             responses = operation["responses"]
@@ -228,8 +204,19 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
                 responses[str(status)] = answer
             if method != "get":
                 operation["security"] = [{"bearer": []}, {}]
+            _add_examples(operation, examples[operation["operationId"]])
     _drop_titles(schemas)
     return document
+
+
+def _add_examples(operation: dict[str, Any], examples: dict[str, dict[str, Any]]) -> None:
+    for where, found in examples.items():
+        if where == "body":
+            operation["requestBody"]["content"]["application/json"]["examples"] = found
+        else:
+            content = operation["responses"][where]["content"]
+            for media, example in found.items():
+                content[media]["example"] = example
 
 
 def _is_fastapis(response: dict[str, Any] | None) -> bool:

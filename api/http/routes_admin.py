@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,7 +17,7 @@ from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, W
 from api.http.context import context_of
 from api.http.models import SelfPreservationBody
 from api.http.naming_rules import broker_name_problem, topic_problem
-from api.http.openapi import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
+from api.http.openapi import BODY_PROBLEMS, READ_PROBLEMS, body, errors, plain, write
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.problems import rfc3339_ms
 from api.http.reads import check_once, uncached
@@ -44,7 +44,7 @@ class DeleteTopicQuery(BaseModel):
     "/topics/{topic:names}",
     operation_id="deleteTopic",
     summary="Delete a topic from the NameServer",
-    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
+    responses=write(ReceiptAnswer),
 )
 async def delete_topic(request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()]) -> Response:
     """DELETE_TOPIC_IN_NAMESRV (216): remove the topic's rows. The brokers keep the topic, so delete it there first.
@@ -66,7 +66,7 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     "/brokers/{brokerName:name}/wipe-write-perm",
     operation_id="wipeWritePerm",
     summary="Clear the write permission of a broker",
-    responses=write(WipeAnswer, {**RECEIPT_EXAMPLE, "wipeTopicCount": 12}),
+    responses=write(WipeAnswer),
 )
 async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """WIPE_WRITE_PERM_OF_BROKER (205): clear the write bit of every topic on this broker.
@@ -80,7 +80,7 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
     "/brokers/{brokerName:name}/add-write-perm",
     operation_id="addWritePerm",
     summary="Set the write permission of a broker",
-    responses=write(AddAnswer, {**RECEIPT_EXAMPLE, "addTopicCount": 12}),
+    responses=write(AddAnswer),
 )
 async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """ADD_WRITE_PERM_OF_BROKER (327): set the permission of every topic on this broker to 6 (read and write).
@@ -102,21 +102,11 @@ async def _change_write_perm(
     return receipt_answer(context, receipt, answer, **{to_snake(name): count for name, count in (result or {}).items()})
 
 
-_EXAMPLE: Final = {
-    "percent": 15,
-    "isOn": True,
-    "since": "2026-01-01T00:00:00.000Z",
-    "until": "2026-01-01T01:00:00.000Z",
-    "live": 20,
-    "silent": 19,
-}
-
-
 @router.get(
     "/self-preservation",
     operation_id="getSelfPreservation",
     summary="Return the state of self-preservation",
-    responses={200: plain(SelfPreservationAnswer, _EXAMPLE, "How it stands."), **errors(*READ_PROBLEMS)},
+    responses={200: plain(SelfPreservationAnswer, "How it stands."), **errors(*READ_PROBLEMS)},
 )
 async def get_self_preservation(request: Request) -> Response:
     """The switch, the pause if there is one, and how many brokers lack heartbeats now, in the live view."""
@@ -143,8 +133,8 @@ async def get_self_preservation(request: Request) -> Response:
     "/self-preservation",
     operation_id="setSelfPreservation",
     summary="Set the threshold of self-preservation",
-    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
-    openapi_extra=body(SelfPreservationBody, share=("15 % of the live brokers", {"percent": 15})),
+    responses=write(ReceiptAnswer, *BODY_PROBLEMS),
+    openapi_extra=body(SelfPreservationBody),
 )
 async def set_self_preservation(request: Request) -> Response:
     """The live switch selfPreservationPercent, for every gateway of the log, over their options, also after restarts.
@@ -168,7 +158,7 @@ async def set_self_preservation(request: Request) -> Response:
     "/self-preservation/end",
     operation_id="endSelfPreservation",
     summary="End a pause of expiry",
-    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
+    responses=write(ReceiptAnswer),
 )
 async def end_self_preservation(request: Request) -> Response:
     """End a pause: overdue brokers expire at once, others at their deadlines.

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.http.answers import HeartbeatAnswer, ReceiptAnswer, RegistrationAnswer
 from api.http.context import context_of
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
-from api.http.openapi import BODY_PROBLEMS, RECEIPT_EXAMPLE, body, write
+from api.http.openapi import BODY_PROBLEMS, body, write
 from api.http.problems import REFUSED
 from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker
@@ -19,56 +17,13 @@ from schemas.kv import existing
 
 router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
 
-_IDENTITY: Final = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911"}
-_TOPIC: Final = {
-    "topicName": "orders",
-    "readQueueNums": 8,
-    "writeQueueNums": 8,
-    "perm": 6,
-    "topicFilterType": "SINGLE_TAG",
-    "topicSysFlag": 0,
-    "order": False,
-    "attributes": {},
-}
-_VERSION: Final = {"stateVersion": 0, "timestamp": 1767225600000, "counter": 1}
-MASTER_EXAMPLE: Final[dict[str, Any]] = {
-    **_IDENTITY,
-    "brokerId": 0,
-    "haServerAddr": "10.0.0.1:10912",
-    "enableActingMaster": False,
-    "filterServerList": [],
-    "topicConfigSerializeWrapper": {
-        "dataVersion": _VERSION,
-        "topicConfigTable": {"orders": _TOPIC, "payments": {"readQueueNums": 4, "writeQueueNums": 4}},
-    },
-}
-SLAVE_EXAMPLE: Final[dict[str, Any]] = {
-    **_IDENTITY,
-    "brokerAddr": "10.0.0.2:10911",
-    "brokerId": 1,
-    "haServerAddr": "10.0.0.2:10912",
-    "enableActingMaster": True,
-    "heartbeatTimeoutMillis": 10000,
-    "zoneName": "zone-1",
-    "topicConfigSerializeWrapper": {"dataVersion": _VERSION, "topicConfigTable": {}},
-}
-
 
 @router.post(
     "/register",
     operation_id="registerBroker",
     summary="Register a broker",
-    responses=write(
-        RegistrationAnswer,
-        {**RECEIPT_EXAMPLE, "orderTopicConf": {"orders": "broker-a:8"}},
-        *BODY_PROBLEMS,
-        REFUSED,
-    ),
-    openapi_extra=body(
-        RegisterBrokerBody,
-        master=("a master with two topics", MASTER_EXAMPLE),
-        slave=("a slave that may act as master", SLAVE_EXAMPLE),
-    ),
+    responses=write(RegistrationAnswer, *BODY_PROBLEMS, REFUSED),
+    openapi_extra=body(RegisterBrokerBody),
 )
 async def register(request: Request) -> Response:
     """REGISTER_BROKER (103): register a broker with its address and topics.
@@ -103,8 +58,8 @@ async def register(request: Request) -> Response:
     "/heartbeat",
     operation_id="heartbeat",
     summary="Send the heartbeat of a broker",
-    responses=write(HeartbeatAnswer, {**RECEIPT_EXAMPLE, "outcome": "unchanged", "known": True}, *BODY_PROBLEMS),
-    openapi_extra=body(BrokerHeartbeatBody, heartbeat=("a heartbeat", _IDENTITY)),
+    responses=write(HeartbeatAnswer, *BODY_PROBLEMS),
+    openapi_extra=body(BrokerHeartbeatBody),
 )
 async def heartbeat(request: Request) -> Response:
     """BROKER_HEARTBEAT (904): move the deadline of a registered broker.
@@ -125,8 +80,8 @@ async def heartbeat(request: Request) -> Response:
     "/unregister",
     operation_id="unregisterBroker",
     summary="Unregister a broker",
-    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
-    openapi_extra=body(UnregisterBrokerBody, unregister=("a broker that shuts down", {**_IDENTITY, "brokerId": 0})),
+    responses=write(ReceiptAnswer, *BODY_PROBLEMS),
+    openapi_extra=body(UnregisterBrokerBody),
 )
 async def unregister(request: Request) -> Response:
     """UNREGISTER_BROKER (104): remove an address, and with the last one of a brokerName its queue rows.

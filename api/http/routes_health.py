@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -21,7 +21,7 @@ from api.gateway.gateway import Gateway, Reads
 from api.gateway.metrics import CONTENT_TYPE
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
-from api.http.openapi import errors, plain
+from api.http.openapi import errors, plain, text
 from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
 from api.http.reads import check_once, uncached
 from api.live_view.replica import LiveReplica
@@ -144,45 +144,12 @@ _HIDDEN: Final = "see the gateway's log, or ask as a reader"
 _LONGEST_REASON: Final = 400
 _JAVA_FRAMES: Final = re.compile(r"( at [\w.$/<>]+\([^()]*\))+")
 
-_OK: Final[dict[str, Any]] = {"ok": True}
-_READY: Final = {
-    "ready": True,
-    "epoch": 5,
-    "offset": 17,
-    "routesAgeSeconds": 0.412,
-    "checks": dict.fromkeys(("view", "eventLog", "fold", "liveView", "clock"), _OK),
-}
-_NOT_READY: Final = {
-    "ready": False,
-    "epoch": 5,
-    "offset": 17,
-    "routesAgeSeconds": 71.4,
-    "checks": {
-        "view": {"ok": False, "reason": "the routes are at epoch 5, but the fold is at 70"},
-        **dict.fromkeys(("eventLog", "fold", "liveView", "clock"), _OK),
-    },
-}
-_FOLD: Final = {**_OK, "epoch": 5, "offset": 17, "lag": {"epochs": 0, "events": 1, "seconds": 0.8}}
-_NO_FOLD: Final = {
-    "ok": False,
-    "reason": "the last status of the fold is 74 s old",
-    "epoch": 5,
-    "offset": 17,
-    "lag": {"epochs": 0, "events": 310, "seconds": 74.2},
-}
-
 
 @router.get(
     "/healthz",
     operation_id="health",
     summary="Check that the process is alive",
-    responses={
-        200: plain(
-            HealthAnswer,
-            {"status": "ok", "version": "0.1.0", "gateway": "host-1:9876", "uptimeSeconds": 12.5},
-            "It is.",
-        )
-    },
+    responses={200: plain(HealthAnswer, "It is.")},
 )
 async def health(request: Request) -> Response:
     """200 as long as the event loop runs. If it does not answer, restart the process.
@@ -207,8 +174,8 @@ async def health(request: Request) -> Response:
     operation_id="ready",
     summary="Check that this gateway answers routes",
     responses={
-        200: plain(ReadyAnswer, _READY, "It does. `checks` may name something that is wrong all the same."),
-        503: plain(ReadyAnswer, _NOT_READY, "It does not; with `strict`: something is wrong. `checks` says what."),
+        200: plain(ReadyAnswer, "It does. `checks` may name something that is wrong all the same."),
+        503: plain(ReadyAnswer, "It does not; with `strict`: something is wrong. `checks` says what."),
         **errors(BAD_PARAMETER),
     },
 )
@@ -271,8 +238,8 @@ async def ready(
     operation_id="foldHealth",
     summary="Check that the fold runs and keeps up",
     responses={
-        200: plain(FoldHealthAnswer, _FOLD, "It is, and does."),
-        503: plain(FoldHealthAnswer, _NO_FOLD, "It is not; `reason` says why. Routes are answered all the same."),
+        200: plain(FoldHealthAnswer, "It is, and does."),
+        503: plain(FoldHealthAnswer, "It is not; `reason` says why. Routes are answered all the same."),
     },
 )
 async def fold_health(request: Request) -> Response:
@@ -304,13 +271,7 @@ async def fold_health(request: Request) -> Response:
     operation_id="metrics",
     summary="Return metrics for Prometheus",
     response_class=Response,
-    responses={
-        200: {
-            "description": "The text exposition format.",
-            "content": {"text/plain": {"schema": {"type": "string"}, "example": "routelake_epoch 5.0\n"}},
-        },
-        **errors(UNAUTHORIZED),
-    },
+    responses={200: text("text/plain", "The text exposition format."), **errors(UNAUTHORIZED)},
 )
 async def metrics(request: Request) -> Response:
     """Counters, latencies and gauges. No label contains a topic.
@@ -320,8 +281,8 @@ async def metrics(request: Request) -> Response:
     context = context_of(request)
     context.guard.reader(request)
     workers = context.metrics.workers
-    text = context.metrics.text() if workers is None else await workers.text()
-    return Response(text, 200, {"cache-control": "no-store", "content-type": CONTENT_TYPE})
+    body = context.metrics.text() if workers is None else await workers.text()
+    return Response(body, 200, {"cache-control": "no-store", "content-type": CONTENT_TYPE})
 
 
 def _check(reason: str | None, *, is_seen: bool) -> Check:

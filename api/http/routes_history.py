@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import AfterValidator, Field
@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
 from api.http.events import EventFilter
-from api.http.openapi import CHANGE_EXAMPLE, PAST_PROBLEMS, READ_PROBLEMS, Responses, errors, read
-from api.http.parameters import IfNoneMatch, TopicPath, number
+from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, Responses, errors, read, text
+from api.http.parameters import Format, IfNoneMatch, TopicPath, number
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import (
     POINT_IN_TIME,
@@ -32,10 +32,8 @@ from lake.history.as_of import rfc3339
 from lake.history.change_json import (
     CHANGE_COLUMNS,
     change_members,
-    csv_text,
     cut_members,
     difference_members,
-    json_lines,
 )
 from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.diff import diff
@@ -96,9 +94,8 @@ class EpochsQuery(ReadQuery):
 
 def _in_formats(found: Responses) -> Responses:
     """An answer that comes as CSV and as lines of JSON, too."""
-    media = found[200]["content"]
-    media["text/csv"] = {"schema": {"type": "string"}, "example": csv_text(CHANGE_COLUMNS, [CHANGE_EXAMPLE])}
-    media["application/x-ndjson"] = {"schema": {"type": "string"}, "example": json_lines([CHANGE_EXAMPLE]).decode()}
+    for media in (Format.CSV, Format.NDJSON):
+        found[200]["content"] |= text(media, "")["content"]
     return found
 
 
@@ -106,7 +103,7 @@ def _in_formats(found: Responses) -> Responses:
     "/changes",
     operation_id="listChanges",
     summary="List all changes, newest first",
-    responses=_in_formats(read(ChangesAnswer, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+    responses=_in_formats(read(ChangesAnswer, *PAST_PROBLEMS)),
 )
 async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeChangeTable that lead from the state at `from` to the state at `to`.
@@ -121,7 +118,7 @@ async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query(
     "/topics/{topic:names}/changes",
     operation_id="getTopicChanges",
     summary="List the changes of a topic's route",
-    responses=_in_formats(read(ChangesAnswer, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+    responses=_in_formats(read(ChangesAnswer, *PAST_PROBLEMS)),
 )
 async def get_topic_changes(
     request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()], _: IfNoneMatch = None
@@ -153,18 +150,7 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
     "/diff",
     operation_id="getDiff",
     summary="Compare two points in time",
-    responses=read(
-        DiffAnswer,
-        {
-            "from": {"epoch": 5, "eventTime": "2026-01-01T00:00:00.000Z"},
-            "to": {"epoch": 6, "eventTime": "2026-01-01T00:00:01.000Z"},
-            "differences": [
-                {"op": "u", **{name: CHANGE_EXAMPLE[name] for name in ("tableName", "key", "before", "after")}},
-            ],
-            "nextCursor": "WyJiIl0",
-        },
-        *PAST_PROBLEMS,
-    ),
+    responses=read(DiffAnswer, *PAST_PROBLEMS),
 )
 async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: IfNoneMatch = None) -> Response:
     """The rows of the state tables that differ between `from` and `to`, by table, broker group and key.
@@ -190,22 +176,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
     "/epochs",
     operation_id="listEpochs",
     summary="List epochs",
-    responses=read(
-        EpochsAnswer,
-        {
-            "epochs": [
-                {
-                    "epoch": 6,
-                    "logOffset": 18,
-                    "eventTime": "2026-01-01T00:00:00.000Z",
-                    "watermark": "2026-01-01T00:00:00.000Z",
-                    "commitTime": "2026-01-01T00:00:00.700Z",
-                    "versions": {"topicQueueTable": 4, "brokerAddrTable": 2},
-                }
-            ],
-            "nextBefore": 6,
-        },
-    ),
+    responses=read(EpochsAnswer),
 )
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeCommitTable, newest first. `versions` has the versions for VERSION AS OF in SQL."""
@@ -229,19 +200,6 @@ def _epoch(commit: RouteCommit) -> Epoch:
 
 
 # --- epochs as they come ---
-
-_EVENTS_EXAMPLE: Final = (
-    'retry: 2000\nid: 5-1f0c2a9e\n\nevent: epoch\nid: 6-83d1f00b\ndata: {"epoch":6,'
-    '"eventTime":"2026-01-01T00:00:00.000Z","offset":18,'
-    '"topicCount":1,"topics":["orders"],"brokerCount":1,"brokers":["broker-a"]}\n\n'
-)
-_EVENTS: Final[dict[int | str, dict[str, Any]]] = {
-    200: {
-        "description": "Events, until the client goes.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EVENTS_EXAMPLE}},
-    },
-    **errors(*READ_PROBLEMS),
-}
 
 
 def _mark(text: str) -> str:
@@ -270,7 +228,7 @@ class EventsQuery(ReadQuery):
     operation_id="listenEvents",
     summary="Subscribe to epochs (server-sent events)",
     response_class=Response,
-    responses=_EVENTS,
+    responses={200: text("text/event-stream", "Events, until the client goes."), **errors(*READ_PROBLEMS)},
 )
 async def listen_events(
     request: Request,

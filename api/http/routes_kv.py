@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from api.http.answers import KvAnswer, KvTableAnswer, ReceiptAnswer
 from api.http.context import HttpContext, context_of
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
-from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
+from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, body, read, write
 from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import MissingQuery, PastQuery, answer, seen
@@ -31,8 +31,6 @@ router = APIRouter(prefix="/v1/kv", tags=["kv"])
 Namespace = Annotated[str, Path(description="The namespace. A slash in it is `%2F`.", examples=["ORDER_TOPIC_CONFIG"])]
 Key = Annotated[str, Path(description="The key.", examples=["orders"])]
 
-_EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": "broker-a:8"}
-
 
 class KvListQuery(PastQuery, MissingQuery):
     """Parameters of a namespace."""
@@ -42,9 +40,7 @@ class KvListQuery(PastQuery, MissingQuery):
     "/{namespace:name}",
     operation_id="listKv",
     summary="List the entries of a namespace",
-    responses=read(
-        KvTableAnswer, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND, *PAST_PROBLEMS
-    ),
+    responses=read(KvTableAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def list_kv(
     request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()], _: IfNoneMatch = None
@@ -62,7 +58,7 @@ async def list_kv(
     "/{namespace:name}/{key:names}",
     operation_id="getKv",
     summary="Return an entry",
-    responses=read(KvAnswer, _EXAMPLE, NOT_FOUND, *PAST_PROBLEMS),
+    responses=read(KvAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_kv(
     request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None
@@ -79,8 +75,8 @@ async def get_kv(
     "/{namespace:name}/{key:names}",
     operation_id="putKv",
     summary="Set an entry",
-    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
-    openapi_extra=body(PutKvConfigBody, order=("order configuration of a topic", {"value": "broker-a:8"})),
+    responses=write(ReceiptAnswer, *BODY_PROBLEMS),
+    openapi_extra=body(PutKvConfigBody),
 )
 async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """PUT_KV_CONFIG (100). The first key of a namespace creates it.
@@ -105,7 +101,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     "/{namespace:name}/{key:names}",
     operation_id="deleteKv",
     summary="Delete an entry",
-    responses=write(ReceiptAnswer, RECEIPT_EXAMPLE),
+    responses=write(ReceiptAnswer),
 )
 async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """DELETE_KV_CONFIG (102). If the entry does not exist, the outcome is `unchanged`. The namespace stays."""

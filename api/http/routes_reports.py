@@ -7,7 +7,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
@@ -33,13 +32,6 @@ router = APIRouter(prefix="/v1", tags=["history"])
 ReportName = StrEnum("ReportName", {name.upper(): name for name in BY_NAME})  # type: ignore[misc]
 """Names of `lake.history.reports.REPORTS`."""
 
-
-_ROW: Final[dict[str, Any]] = {
-    **{"topic": "orders", "kind": "not writable"},
-    **{"validFrom": "2026-01-01T00:00:00.000Z", "validTo": "2026-01-01T00:10:00.000Z", "seconds": 600.0},
-    **{"begunBy": "WIPE_WRITE_PERM_OF_BROKER", "address": "10.0.0.9", "endedBy": "ADD_WRITE_PERM_OF_BROKER"},
-    **{"firstEpoch": 6, "lastEpoch": 8},
-}
 
 _SPECS: Final = [
     ReportSpecAnswer(
@@ -69,7 +61,7 @@ class ReportQuery(WindowQuery, PageQuery):
     "/reports",
     operation_id="listReports",
     summary="The reports there are",
-    responses=read(ReportsAnswer, {"reports": msgspec.to_builtins(_SPECS[:1])}),
+    responses=read(ReportsAnswer),
 )
 async def list_reports(request: Request, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Definitions of the reports: what a row means, what a chart shows, and which changes are behind a row."""
@@ -81,19 +73,7 @@ async def list_reports(request: Request, query: Annotated[ReadQuery, Query()], _
     "/reports/{name}",
     operation_id="getReport",
     summary="Return a report on a window of time",
-    responses=read(
-        ReportAnswer,
-        {
-            "report": "unavailable",
-            "from": "2025-12-31T12:00:00.000Z",
-            "to": "2026-01-01T01:00:00.000Z",
-            "columns": list(_ROW),
-            "rows": [_ROW],
-            "sql": "WITH steps AS (SELECT ...) SELECT topic, kind, ...",
-            "nextCursor": "WyJhIl0",
-        },
-        *PAST_PROBLEMS,
-    ),
+    responses=read(ReportAnswer, *PAST_PROBLEMS),
 )
 async def get_report(
     request: Request,
@@ -133,16 +113,6 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 (a value of any column)
 
 # --- charts ---
 
-_POINT: Final[dict[str, Any]] = {
-    "start": 1767225600000,
-    "firstEpoch": 5,
-    "lastEpoch": 9,
-    "changes": {"REGISTER_BROKER": 12, "BROKER_EXPIRED": 3},
-    "commands": {"WIPE_WRITE_PERM_OF_BROKER": 1},
-    "refusals": 0,
-    "expiries": 1,
-}
-
 
 class ActivityQuery(WindowQuery):
     """Parameters of the activity."""
@@ -162,18 +132,7 @@ class ActivityQuery(WindowQuery):
     "/activity",
     operation_id="getActivity",
     summary="Count changes over time",
-    responses=read(
-        ActivityAnswer,
-        {
-            "epoch": 9,
-            "first": 1767225600000,
-            "last": 1767232800000,
-            "by": "time",
-            "width": 60000,
-            "points": [{**_POINT, "topics": 500, "brokers": 30, "queues": 2000}],
-        },
-        *PAST_PROBLEMS,
-    ),
+    responses=read(ActivityAnswer, *PAST_PROBLEMS),
 )
 async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeChangeTable, counted by command into points of equal width, which are aligned to UTC.
@@ -198,33 +157,11 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
     return answer(request, body, ReadPosition.of(found.commit))
 
 
-_LIFE: Final[dict[str, Any]] = {
-    **{"brokerName": "broker-a", "clusterName": "DefaultCluster", "brokerAddr": "10.0.0.1:10911", "brokerId": 0},
-    **{"from": "2026-01-01T00:00:00.000Z", "to": "2026-01-01T00:10:00.000Z", "fromEpoch": 6, "toEpoch": 9},
-    **{"begunBy": "REGISTER_BROKER", "endedBy": "BROKER_EXPIRED", "silentMillis": 120000},
-}
-
-
 @router.get(
     "/lifelines",
     operation_id="getLifelines",
     summary="List the times at which each broker address was alive",
-    responses=read(
-        LifelinesAnswer,
-        {
-            "epoch": 9,
-            "from": "2026-01-01T00:00:00.000Z",
-            "to": "2026-01-01T01:00:00.000Z",
-            "lives": [_LIFE],
-            "writeTurns": [
-                {
-                    **{"brokerName": "broker-a", "time": "2026-01-01T00:05:00.000Z", "epoch": 7},
-                    **{"command": "WIPE_WRITE_PERM_OF_BROKER", "lost": 45, "gained": 0},
-                }
-            ],
-        },
-        *PAST_PROBLEMS,
-    ),
+    responses=read(LifelinesAnswer, *PAST_PROBLEMS),
 )
 async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Lives that reach into the window, by broker, address and time, and turns of the write permission of their topics.
