@@ -7,7 +7,7 @@ A row is written last in every epoch, so it is the only thing that moves a view,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -238,8 +238,3 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
         for row in rows.to_pylist()
     ]
     return sorted(found, key=lambda commit: commit.epoch)
-
-
-def to_ms(time: datetime) -> int:
-    """A timestamp column's value in milliseconds since 1970."""
-    return round(time.timestamp() * 1000)

@@ -85,12 +85,12 @@ class RouteCommit(msgspec.Struct, frozen=True):
     @property
     def resumed_ms(self) -> int:
         """Event time of the last RESUME, in milliseconds since 1970; 0 if there was none."""
-        return 0 if self.resume_time is None else to_us(self.resume_time) // 1000
+        return 0 if self.resume_time is None else to_ms(self.resume_time)
 
     @property
     def preserved_ms(self) -> int:
         """Event time since when no broker expires, in milliseconds since 1970; 0 while brokers expire."""
-        return 0 if self.preserve_time is None else to_us(self.preserve_time) // 1000
+        return 0 if self.preserve_time is None else to_ms(self.preserve_time)
 
     @property
     def is_exact(self) -> bool:
@@ -117,6 +117,11 @@ NO_COMMIT: Final = RouteCommit(0, -1, -1, UNIX_EPOCH, UNIX_EPOCH, UNIX_EPOCH)
 def to_us(time: datetime) -> int:
     """An aware time in microseconds since 1970, exactly."""
     return (time - UNIX_EPOCH) // timedelta(microseconds=1)
+
+
+def to_ms(time: datetime) -> int:
+    """An aware time in milliseconds since 1970."""
+    return to_us(time) // 1000
 
 
 def from_us(time_us: int) -> datetime:

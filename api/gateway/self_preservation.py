@@ -14,7 +14,6 @@ import structlog
 
 from api.settings.gateway import GatewaySettings
 from api.settings.keys import SELF_PRESERVATION
-from lake.commits import to_ms
 from nameserver.state_machine.preservation import Census, Switch, census, superseded, to_begin, to_end
 from nameserver.state_machine.state import LiveKey
 from nameserver.view.snapshot import RouteView
@@ -22,6 +21,7 @@ from runtime.supervised_tasks import critical_task
 from schemas.broker import MASTER_ID
 from schemas.errors import RoutelakeError, one_line
 from schemas.events import Actor, Preserve, PreserveEnd, UnregisterBroker
+from schemas.route_commit import to_ms
 
 log = structlog.get_logger("routelake.gateway")
 

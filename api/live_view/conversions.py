@@ -13,7 +13,6 @@ from itertools import chain
 from operator import is_
 from typing import Any
 
-from lake.commits import to_ms
 from nameserver.state_machine.changes import TopicChanges, topic_changes
 from nameserver.state_machine.registration import register
 from nameserver.state_machine.state import (
@@ -29,7 +28,7 @@ from nameserver.view.model import BrokerRow, Changes, Row, TopicDelta
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.broker import QueueRow
 from schemas.events import RegisterBroker
-from schemas.route_commit import RouteCommit
+from schemas.route_commit import RouteCommit, to_ms
 
 
 def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState:

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from dev.support.intervals import assert_kept, assert_now
 from eventlog.base import DEFAULT_READ_RECORDS, LogRecord
 from eventlog.open import open_log
-from lake.commits import last_commit, last_exact_commit, to_ms
+from lake.commits import last_commit, last_exact_commit
 from lake.history.intervals import IntervalKeeper
 from lake.write.seed import read_state
 from nameserver.state_machine.replay import replay
@@ -28,6 +28,7 @@ from nameserver.state_machine.step import BROKER_EXPIRED
 from ops.verify.verify import verify
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, decode
+from schemas.route_commit import to_ms
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,

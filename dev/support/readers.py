@@ -15,14 +15,13 @@ from dev.support.generated_logs import batches
 from dev.support.microbatches import Query
 from dev.support.view_tables import as_tables, full_scan
 from eventlog.base import LogRecord
-from lake.commits import to_ms
 from lake.write.partition import shard_keys
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.state import RouteState
 from nameserver.view.snapshot import RouteView
 from ops.verify.causes import Causes
 from ops.verify.replay import Base, Part
-from schemas.route_commit import NO_COMMIT
+from schemas.route_commit import NO_COMMIT, to_ms
 
 
 def agreed_states(records: Sequence[LogRecord], sizes: Sequence[int], shards: int) -> list[RouteState]:

@@ -20,7 +20,7 @@ from lake.history.report import reading_views, window
 from lake.history.report_duckdb import MEMORY_LIMIT
 from nameserver.state_machine.step import BROKER_EXPIRED
 from schemas.errors import BadRequestError
-from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit, to_us
+from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit, to_ms
 from schemas.tables import BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
 MAX_POINTS: Final = 500
@@ -157,8 +157,8 @@ class _Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 def _time_axis(history: History, asked: ActivityAsked, views: duckdb.DuckDBPyConnection) -> _Axis:
     since, until = window(history, asked.from_, asked.to)
-    first = to_us(since) // 1000
-    last = to_us(until) // 1000
+    first = to_ms(since)
+    last = to_ms(until)
     if since == UNIX_EPOCH:
         oldest = views.sql(
             f"SELECT epoch_ms(min(eventTime)) FROM {ROUTE_CHANGE_TABLE.name} "  # noqa: S608 (our own text)

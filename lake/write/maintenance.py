@@ -26,12 +26,13 @@ import structlog
 from deltalake import DeltaTable
 
 from eventlog.base import EventLog
-from lake.commits import last_commit, to_ms
+from lake.commits import last_commit
 from lake.publisher import Publisher
 from lake.write.staging import StagedTable
 from lake.write.synced import read_synced, sync_lake
 from lake.write.writer import PROPERTIES, LakeWriter
 from schemas.intervals import INTERVAL_TABLES
+from schemas.route_commit import to_ms
 from schemas.tables import ALL_TABLES, Table
 
 log = structlog.get_logger("routelake.maintenance")

@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from eventlog.base import LOST_LOG, EventLog, lacks
-from lake.commits import last_commit, last_exact_commit, to_ms
+from lake.commits import last_commit, last_exact_commit
 from lake.delta.log import DamagedTableError
 from lake.delta.reader import table_at
 from nameserver.state_machine.replay import replay
@@ -28,7 +28,7 @@ from nameserver.state_machine.state import RouteState
 from runtime.disk import at_start
 from runtime.version import PROGRAM
 from schemas.errors import SetupError, one_line
-from schemas.route_commit import RouteCommit
+from schemas.route_commit import RouteCommit, to_ms
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
 
 

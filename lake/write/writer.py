@@ -43,7 +43,7 @@ from deltalake import (
     write_deltalake,
 )
 
-from lake.commits import last_commit, to_ms
+from lake.commits import last_commit
 from lake.delta.data_file import (
     COMPRESSION,
     COMPRESSION_LEVEL,
@@ -67,7 +67,7 @@ from schemas.errors import SetupError, one_line
 from schemas.events import Resume
 from schemas.intervals import INTERVAL_TABLES
 from schemas.outcomes import APPLIED
-from schemas.route_commit import NO_COMMIT, RouteCommit
+from schemas.route_commit import NO_COMMIT, RouteCommit, to_ms
 from schemas.tables import (
     ALL_TABLES,
     BROKER_LIVE_TABLE,

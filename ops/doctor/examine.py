@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from lake.checkpoint import check_compatible
-from lake.commits import commits_between, needs_from, to_ms
+from lake.commits import commits_between, needs_from
 from lake.delta.ddl import LOCK_FILE, check_format
 from ops.backup.marker import MARKER, read_marker
 from ops.doctor.back import RollbackPoint, find_rollback_point, last_exact
@@ -21,7 +21,7 @@ from ops.doctor.findings import HARMLESS, REMAINS, Finding, Kind
 from ops.doctor.log import ExaminedLog, examine_log, record_at
 from ops.doctor.tables import ExaminedTable, examine_table
 from schemas.errors import SetupError, one_line
-from schemas.route_commit import RouteCommit
+from schemas.route_commit import RouteCommit, to_ms
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
 RETENTION_DAYS: Final = 30

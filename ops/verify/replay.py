@@ -26,7 +26,6 @@ from deltalake.exceptions import DeltaError
 from msgspec.structs import replace
 
 from eventlog.base import LogReader, LogRecord, in_time
-from lake.commits import to_ms
 from lake.delta.log import DamagedTableError
 from lake.delta.reader import table_at
 from lake.write.partition import shard_keys, shard_of
@@ -40,7 +39,7 @@ from ops.verify.report import Proof, VerifyReport
 from schemas.broker import QueueRow
 from schemas.errors import EventDecodeError, RoutelakeError, one_line
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
-from schemas.route_commit import NO_COMMIT, RouteCommit
+from schemas.route_commit import NO_COMMIT, RouteCommit, to_ms
 from schemas.tables import (
     BROKER_LIVE_TABLE,
     KV_CONFIG_TABLE,
