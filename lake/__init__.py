@@ -5,6 +5,7 @@ delta/            a Delta table at the level of files
 write/            epochs: one commit of all tables at a time
 history/          points in time, changes, timelines, reports
 commits.py        rows of routeCommitTable, and the tail that follows them
+view_loader.py    the route view of a commit, and the changes between two
 checkpoint.py     which of Spark's checkpoints belongs to a lake
 store.py          objects of a lake at a URL; checks that the store honours conditional PUT
 publisher.py      publishes commits into a folder or an object store, and fences other writers of a store off

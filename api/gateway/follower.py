@@ -30,7 +30,7 @@ from typing import Final
 
 from lake.commits import CommitTail, commits_between, last_exact_commit
 from lake.delta.log import is_local, table_uri
-from lake.history.loader import changes_between, load_view, state_logs
+from lake.view_loader import changes_between, load_view, state_logs
 from nameserver.view.model import Changes
 from nameserver.view.snapshot import RouteView, no_pause
 from nameserver.view.yielder import Yielder

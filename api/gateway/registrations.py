@@ -30,7 +30,7 @@ from api.gateway.gateway import Gateway, Receipt, Written
 from api.gateway.large_registrations import LargeRegistrations, ReadRegistration, Turns, becomes_large, is_large
 from api.gateway.metrics import Metrics
 from api.gateway.repeated_requests import RegistrationCache
-from api.live_view.conversions import changes_nothing
+from nameserver.view.conversions import changes_nothing
 from nameserver.view.snapshot import RegistrationResult, RouteView
 from remoting.codec.bounds import address_of
 from remoting.codec.commands import RefusedError, RequestContext, read_bool, to_event

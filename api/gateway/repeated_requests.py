@@ -2,7 +2,7 @@
 """Cache of repeated requests of brokers: registrations and heartbeats are decoded and encoded once.
 
 Both caches hold what a request meant, and live on one event loop. Whether a registration still changes nothing is for
-the state machine to say (`api.live_view.conversions.changes_nothing`).
+the state machine to say (`nameserver.view.conversions.changes_nothing`).
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from api.live_view.conversions import GroupIndex
 from nameserver.state_machine.changes import RowChange, row_changes, row_differences
 from nameserver.state_machine.rows import kv_rows
 from nameserver.state_machine.state import BrokerGroup, KvTable, RouteState, TopicTable
 from nameserver.state_machine.step import GroupChange, KvChange
+from nameserver.view.conversions import GroupIndex
 from nameserver.view.model import Changes, TopicDelta, TopicQueues
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.events import BrokerHeartbeat

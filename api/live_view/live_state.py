@@ -17,11 +17,11 @@ import msgspec
 from msgspec.structs import replace
 
 from api.live_view.check import Check, Comparison, Moved, noting
-from api.live_view.conversions import changes_to, state_of, topics_of
 from nameserver.state_machine.changes import kv_changes
 from nameserver.state_machine.replay import Record, read_event
 from nameserver.state_machine.state import At, BrokerGroup, TopicRows, TopicTable
 from nameserver.state_machine.step import GroupChange, KvChange, Step, apply, step
+from nameserver.view.conversions import changes_to, state_of, topics_of
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.errors import EventDecodeError
 from schemas.events import AccessRefused, AnyEvent, BrokerHeartbeat, Clock, Resume

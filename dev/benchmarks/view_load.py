@@ -44,7 +44,7 @@ from lake.delta.types import arrow_schema
 from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.filters import Filters
 from lake.history.history import History
-from lake.history.loader import load_view
+from lake.view_loader import load_view
 from nameserver.answers import RouteAnswers
 from nameserver.view.model import Changes
 from schemas.errors import BeforeHistoryError

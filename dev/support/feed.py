@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dev.benchmarks.harness.lake_writer import LakeWriter, arrow_rows
 from dev.support.view_tables import Rows, TableChanges, complete
+from lake import view_loader
 from lake.delta.reader import GONE
-from lake.history import loader
 from nameserver.view.snapshot import RouteView
 from schemas.route_commit import RouteCommit
 from schemas.tables import STATE_TABLES, Table
@@ -36,7 +36,7 @@ def apply(view: RouteView, changes: TableChanges) -> RouteView:
         table = arrow_rows(spec, listed, nullable=True)
         return table.append_column(GONE, pa.array([row is None for row in rows.values()]))
 
-    return view.apply(loader.changes_from(commit_of(view.epoch + 1), read))
+    return view.apply(view_loader.changes_from(commit_of(view.epoch + 1), read))
 
 
 def view_of(tables: TableChanges) -> RouteView:

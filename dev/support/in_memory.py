@@ -31,7 +31,7 @@ from dev.support.memory_files import MemoryShard, changed_topics
 from dev.support.memory_log import MemoryLog
 from eventlog.base import Appended
 from lake.delta.reader import GONE
-from lake.history.loader import changes_from
+from lake.view_loader import changes_from
 from lake.write.arrow import DELETE, OP
 from lake.write.batch import Batch
 from nameserver.answers import RouteAnswers

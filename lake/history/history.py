@@ -24,8 +24,8 @@ from deltalake import DeltaTable
 from lake.delta.query import text, texts
 from lake.history.as_of import NOW, AsOf, AsOfResolver, Epochs, or_else, parse_as_of, rfc3339, unix_time_hint
 from lake.history.kept import Answers, Recent
-from lake.history.loader import changes_from
 from lake.history.state_at import Condition, PastRows, key_literal, reading
+from lake.view_loader import changes_from
 from nameserver.route_queries import pick_up_topic_route
 from nameserver.view.snapshot import RouteView
 from schemas.codes import ResponseCode

@@ -26,7 +26,7 @@ from dev.support.view_tables import as_tables, changes_of_tables, complete, queu
 from lake.commits import commits_between, last_commit
 from lake.delta import reader
 from lake.delta.log import active, files_of
-from lake.history.loader import load_view
+from lake.view_loader import load_view
 from nameserver.view.snapshot import RouteView
 from schemas.errors import SetupError
 from schemas.route_commit import CommandOutcome

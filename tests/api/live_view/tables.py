@@ -14,7 +14,7 @@ from api.live_view.check import Moved
 from dev.support.memory_files import MemoryShard, changed_topics
 from eventlog.base import LogRecord
 from lake.delta.reader import GONE
-from lake.history.loader import changes_from
+from lake.view_loader import changes_from
 from lake.write.arrow import DELETE, LIVENESS, OP, operation_schema
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from nameserver.view.model import Changes

@@ -8,11 +8,11 @@ import random
 import msgspec
 import pytest
 
-from api.live_view.conversions import changes_nothing
 from dev.support.generated_logs import ASSORTMENT, written
 from nameserver.state_machine.registration import register
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.state import At, BrokerGroup, RouteState
+from nameserver.view.conversions import changes_nothing
 from schemas.events import RegisterBroker
 from schemas.outcomes import UNCHANGED
 from tests.api.live_view.test_fold import view_at

@@ -15,7 +15,7 @@ from dev.benchmarks.harness.lake_writer import LakeWriter
 from dev.support.view_tables import as_tables, queue, row
 from lake.delta.reader import CommitReader
 from lake.history.history import History
-from lake.history.loader import state_logs
+from lake.view_loader import state_logs
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.tables import KV_CONFIG_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
 

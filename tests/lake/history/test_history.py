@@ -26,8 +26,8 @@ from lake.history.as_of import AsOf, parse_as_of, rfc3339
 from lake.history.changelog import Change, ChangePage, ChangesAsked, list_changes
 from lake.history.filters import Filters
 from lake.history.history import History, PastRoute
-from lake.history.loader import load_view
 from lake.history.state_at import PastRows
+from lake.view_loader import load_view
 from nameserver.route_queries import pick_up_topic_route
 from schemas.errors import (
     BadRequestError,

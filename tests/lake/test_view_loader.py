@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lake.history.loader import topic_deltas
+from lake.view_loader import topic_deltas
 
 int_st = st.sampled_from((0, 1, 6, 8)) | st.integers(-(2**31), 2**31 - 1)
 row_st = st.tuples(st.sampled_from("abc"), st.sampled_from("tuv"), int_st, int_st, int_st, int_st)
