@@ -22,10 +22,13 @@ from dev.model.deliberate import DeliberateModel
 from dev.model.settings import Settings
 from dev.model.wire import Request, canonical
 from dev.support.in_memory import InMemoryNameServer, InstantGateway, InstantHead
+from tests.examples.all import EXAMPLES
 
 REQUEST_CODES = frozenset(codes.ALL_CODES)
 START_MS = 1_000_000
 ORDINARY_STEPS, DEEP_STEPS = 1_500, 300_000
+ON_PURPOSE = {"nulls_in_the_body", "start_up_gate"}
+"""Examples of rows 14 and 23 of docs/reference/compatibility.md."""
 
 
 class Disagreement(AssertionError):
@@ -119,6 +122,14 @@ def test_answers(
         if steps >= (DEEP_STEPS if deep else ORDINARY_STEPS):
             break
     print(f"{steps} steps agreed, {compared} answers compared")
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - ON_PURPOSE))
+def test_example(name: str) -> None:
+    """RocketMQ and the model give the same answers (test_model_against_namesrv.py, tests/examples/test_examples.py)."""
+    example = EXAMPLES[name]
+    for gateway in (InstantGateway, InstantHead):
+        asyncio.run(play(example.plain_steps, example.settings, gateway))
 
 
 def test_a_wrong_answer_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,7 @@ REGISTRATION = {
             wipe(A, 2),
             route("TBW102", row(A, perm=5)),
             add_write(A, 2),
+            add_write("broker-z", 0),
             route("TBW102", row(A, perm=6)),
         ],
     ),

@@ -3,7 +3,8 @@
 
 Some are rules of the reference that generated histories rarely reach, others are shrunk histories on which the model
 and the real NameServer once disagreed, or on which a deliberately broken model went unnoticed. The model must give the
-expected answers (`tests/examples/test_examples.py`), and the real NameServer the same as the model (`tests/differential`).
+expected answers (`tests/examples/test_examples.py`). The real NameServer and routelake's handlers must give the same as the
+model (`tests/differential`).
 """
 
 from __future__ import annotations
@@ -158,9 +159,10 @@ def group(name: str, **addrs: str) -> Expect:
     return Expect(ask, {"code": 0, "body.brokerMemberGroup.brokerAddrs": expected})
 
 
-def live(addr: str, at: dict[str, int] | None, cluster: str = C1) -> Expect:
+def live(addr: str, at: dict[str, int] | None, cluster: str = C1, name: str = A) -> Expect:
     """QUERY_DATA_VERSION answers this version (None: no live row)."""
-    ask = Send(codes.QUERY_DATA_VERSION, {"clusterName": cluster, "brokerAddr": addr}, json.dumps(version()))
+    named = {"clusterName": cluster, "brokerName": name, "brokerAddr": addr}
+    ask = Send(codes.QUERY_DATA_VERSION, named, json.dumps(version()))
     changed = "false" if at == version() else "true"
     return Expect(ask, {"code": 0, "ext.changed": changed, "body": at})
 

@@ -8,7 +8,6 @@ test that needs these has `nameserver_on_the_wire`: a gateway in this process, t
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -44,7 +43,6 @@ class Broker:
     acting: bool | None = True
     counter: int = 1
     timestamp: int = 1_700_000_000_000
-    zone: str | None = None
 
     def but(self, **changes: Any) -> Broker:
         """The same broker with other values."""
@@ -69,18 +67,17 @@ class Broker:
 
 
 MASTER = Broker()
-SLAVE = Broker(broker_id=1, addr=f"{PREFIX}30911", ha_addr=f"{PREFIX}40911")
 
 
-def topic_config(topic: str, queues: int = 8, perm: int = 6, flag: int = 0, *, order: bool = False) -> dict[str, Any]:
+def topic_config(topic: str, queues: int = 8, flag: int = 0) -> dict[str, Any]:
     """A TopicConfig."""
     return {
         "topicName": topic,
         "readQueueNums": queues,
         "writeQueueNums": queues,
-        "perm": perm,
+        "perm": 6,
         "topicSysFlag": flag,
-        "order": order,
+        "order": False,
     }
 
 
@@ -88,9 +85,6 @@ def registration(
     broker: Broker,
     *topics: str | dict[str, Any],
     base: bool = True,
-    filter_servers: tuple[str, ...] = (),
-    mappings: dict[str, Any] | None = None,
-    version: int = 513,
     **ext: str,
 ) -> Request:
     """A REGISTER_BROKER with its crc32."""
@@ -100,16 +94,14 @@ def registration(
     wrapper = {
         "dataVersion": broker.version,
         "topicConfigTable": {config["topicName"]: config for config in configs},
-        "topicQueueMappingInfoMap": mappings or {},
+        "topicQueueMappingInfoMap": {},
     }
-    body = json.dumps({"filterServerList": list(filter_servers), "topicConfigSerializeWrapper": wrapper}).encode()
+    body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
     crc32 = str(zlib.crc32(body) & 0x7FFFFFFF)
     header = {**broker.header, "haServerAddr": broker.ha_addr, "bodyCrc32": crc32, **ext}
     if broker.acting is not None:
         header["enableActingMaster"] = str(broker.acting).lower()
-    if broker.zone is not None:
-        header["__ZONE_NAME"] = broker.zone
-    return Request(codes.REGISTER_BROKER, header, body, version)
+    return Request(codes.REGISTER_BROKER, header, body, 513)
 
 
 class MemoryClient:
@@ -130,9 +122,6 @@ class MemoryClient:
     def receive(self, opaque: int, _timeout_s: float) -> Response:
         return self._answers[opaque]
 
-    def close(self) -> None:
-        self._runner.run(self._server.close_channel(self._name, self._server.gateway.now_ms + 1))
-
 
 @dataclass
 class NameServer:
@@ -140,7 +129,7 @@ class NameServer:
 
     Attributes:
         client: A connection that tests share.
-        connect: Opens a connection of its own, as a broker has.
+        connect: Opens a connection of its own over the wire, as a broker has.
         local: The gateway and its lake, if it is one on the wire.
     """
 
@@ -153,9 +142,9 @@ class NameServer:
         answer: Response = self.client.call(Request(code, ext, body))
         return answer
 
-    def json(self, code: int, **ext: Any) -> Any:
+    def json(self, code: int) -> Any:
         """The body of an answer that must be OK."""
-        answer = self.call(code, **ext)
+        answer = self.call(code)
         assert answer.code == codes.SUCCESS, answer
         return parse_fastjson(answer.body.decode())[0]
 
@@ -177,61 +166,31 @@ class NameServer:
         opaques = [self.client.send(registration(broker, *topics, **more)) for broker in brokers]
         assert {self.client.receive(opaque, 20).code for opaque in opaques} == {codes.SUCCESS}
 
-    def unregister(self, broker: Broker) -> None:
-        """UNREGISTER_BROKER; done when it is answered."""
-        assert self.call(codes.UNREGISTER_BROKER, **broker.header).code == codes.SUCCESS
-
     def register_topic(self, broker_name: str, topic: str) -> None:
         """REGISTER_TOPIC_IN_NAMESRV of one row."""
         row = {"brokerName": broker_name, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6}
         body = json.dumps({"queueDatas": [row]}).encode()
         assert self.call(codes.REGISTER_TOPIC_IN_NAMESRV, body, topic=topic).code == codes.SUCCESS
 
-    def changed(self, broker: Broker) -> bool:
-        """Whether QUERY_DATA_VERSION says that this broker's version is another one."""
-        answer = self.call(codes.QUERY_DATA_VERSION, json.dumps(broker.version).encode(), **broker.header)
-        assert answer.ext is not None
-        return answer.ext["changed"] == "true"
-
-    def data_version(self, broker: Broker) -> dict[str, int] | None:
-        """The stored DataVersion."""
-        answer = self.call(codes.QUERY_DATA_VERSION, **broker.header)
-        return json.loads(answer.body) if answer.body else None
-
     # --- reading ---
 
-    def route(self, topic: str, **ext: Any) -> dict[str, Any] | None:
+    def route(self, topic: str) -> dict[str, Any] | None:
         """The route; None for TOPIC_NOT_EXIST."""
-        answer = self.call(codes.GET_ROUTEINFO_BY_TOPIC, topic=topic, **ext)
+        answer = self.call(codes.GET_ROUTEINFO_BY_TOPIC, topic=topic)
         if answer.code == codes.TOPIC_NOT_EXIST:
             return None
         assert answer.code == codes.SUCCESS, answer
         found: dict[str, Any] = parse_fastjson(answer.body.decode())[0]
         return found
 
-    def addrs(self, topic: str) -> dict[str, str]:
-        """brokerAddrs of the only broker in a route."""
-        route = self.route(topic)
-        assert route is not None
-        (data,) = route["brokerDatas"]
-        found: dict[str, str] = data["brokerAddrs"]
-        return found
-
-    def perm(self, topic: str) -> int:
-        """perm of the only row of a route."""
-        route = self.route(topic)
-        assert route is not None
-        (row,) = route["queueDatas"]
-        return int(row["perm"])
-
     def brokers(self, topic: str) -> set[str]:
         """Names in a route."""
         route = self.route(topic) or {"brokerDatas": []}
         return {data["brokerName"] for data in route["brokerDatas"]}
 
-    def topics(self, code: int, **ext: str) -> set[str]:
+    def topics(self, code: int) -> set[str]:
         """topicList of an answer."""
-        return set(self.json(code, **ext)["topicList"])
+        return set(self.json(code)["topicList"])
 
     def changes(self) -> list[dict[str, Any]]:
         """routeChangeTable of a NameServer on the wire."""
@@ -241,19 +200,15 @@ class NameServer:
 
 
 @contextmanager
-def nameserver(**settings: Any) -> Iterator[NameServer]:
-    """A NameServer with these settings, in memory."""
+def nameserver() -> Iterator[NameServer]:
+    """A NameServer in memory."""
 
     async def make() -> InMemoryNameServer:
-        return InMemoryNameServer(Settings(**settings))
+        return InMemoryNameServer(Settings())
 
     with asyncio.Runner() as runner:
-        server, names = runner.run(make()), itertools.count()
-
-        def connect() -> MemoryClient:
-            return MemoryClient(runner, server, f"connection-{next(names)}")
-
-        yield NameServer(connect(), connect)
+        client = MemoryClient(runner, runner.run(make()), "connection")
+        yield NameServer(client, lambda: client)
 
 
 @contextmanager

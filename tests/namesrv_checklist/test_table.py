@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from dev.peers.routelake import ROOT
+from tests.examples.all import EXAMPLES
 
 CHECKLIST = ROOT / "reports" / "rocketmq-tests.md"
 DIFFERENCES = ROOT / "docs" / "reference" / "compatibility.md"
 
-_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)(?:\[(\w+)\])?`")
 
 
 @cache
@@ -30,7 +31,11 @@ def names_in(path: str) -> frozenset[str]:
 def test_every_test_that_is_named_exists(document: Path) -> None:
     named = _NAMED.findall(document.read_text(encoding="utf-8"))
     assert len(named) > 15
-    missing = [f"{path}::{name}" for path, name in named if not (ROOT / path).exists() or name not in names_in(path)]
+    missing = [
+        f"{path}::{name}[{example}]"
+        for path, name, example in named
+        if not (ROOT / path).exists() or name not in names_in(path) or example not in {"", *EXAMPLES}
+    ]
     assert missing == []
 
 
