@@ -39,14 +39,14 @@ def build(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "source"
-        _git("clone", "-q", str(ROOT), str(source))
+        git("clone", "-q", str(ROOT), str(source))
         build_wheel(source, folder)
         for name in LOCKS:
             shutil.copyfile(source / name, folder / name)
     name = f"routelake-{version.release()}"
-    _git("archive", "--format=tar.gz", f"--output={folder / name}-deploy.tar.gz", "HEAD", "deploy")
+    git("archive", "--format=tar.gz", f"--output={folder / name}-deploy.tar.gz", "HEAD", "deploy")
     found = components()
-    when = datetime.fromisoformat(_git("log", "-1", "--format=%cI"))
+    when = datetime.fromisoformat(git("log", "-1", "--format=%cI"))
     (folder / f"{name}.cdx.json").write_text(sbom(version.release(), when, found), encoding="utf-8")
     (folder / "THIRD-PARTY-LICENSES.txt").write_text(license_texts(found), encoding="utf-8")
     _write_digests(folder)
@@ -69,8 +69,11 @@ def _write_digests(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+def git(*words: str) -> str:
+    """Run git in this clone, with the same modes in every archive, and return what it prints. Raises SetupError."""
+    done = subprocess.run(
+        ["git", "-c", "tar.umask=0022", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SetupError(f"git {words[0]} failed: {done.stderr.strip()} A release is built in a clone, with git.")
     return done.stdout.strip()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dev.release.build import build
+from dev.release.build import build, git
 from dev.release.components import ROOT
 from schemas.errors import SetupError
 
@@ -90,7 +90,9 @@ def _version() -> str | None:
 
 
 def _files() -> str | None:
-    """Two builds of the commit are equal: wheel, lock files, deploy, SBOM and license texts."""
+    """All changes are committed, and two builds of the commit are equal: wheel, lock files, deploy, SBOM, licenses."""
+    if changed := git("diff", "--name-only", "HEAD").splitlines():
+        return f"{len(changed)} changed files are not committed, the first is {changed[0]}."
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         for folder in (one, other):
             build(Path(folder))

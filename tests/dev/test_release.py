@@ -102,6 +102,9 @@ def test_it_writes_what_the_images_and_the_units_need(dist: Path) -> None:
     (archive,) = dist.glob("*-deploy.tar.gz")
     with tarfile.open(archive) as deploy:
         found = set(deploy.getnames())
+        assert {entry.mode & 0o022 for entry in deploy.getmembers()} == {0}, (
+            "other users could change what root installs"
+        )
     assert {
         "deploy/gateway.Containerfile",
         "deploy/systemd/routelake-fold.service",
