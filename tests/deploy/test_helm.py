@@ -159,7 +159,10 @@ def test_network_policies_admit_only_the_configured_clients(template: Template) 
         assert chosen.items() <= labels.items()
     assert "NetworkPolicy" not in {kind for kind, _ in rendered(template, *said(["networkPolicy.enabled=false"]))}
     cluster = rendered(template, *said([*CLUSTER, "fold.cluster.master=spark://spark:7077"]))
-    assert ("NetworkPolicy", "rl-routelake-fold") not in cluster, "executors reach its driver"
+    assert ("NetworkPolicy", "rl-routelake-fold") not in cluster, "executors outside of Kubernetes reach its driver"
+    cluster = rendered(template, *said([*CLUSTER, "fold.cluster.master=k8s://https://kubernetes.default.svc"]))
+    (admitted,) = cluster["NetworkPolicy", "rl-routelake-fold"]["spec"]["ingress"][0]["from"]
+    assert admitted["podSelector"]["matchLabels"] == {"spark-role": "executor"}
 
 
 def test_images_by_digest(template: Template) -> None:
