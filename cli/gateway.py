@@ -40,7 +40,7 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
     listen = options.listening()
     if not options.reuse_port:
         options.validate(data, listen, supervised=False)
-    from lake.history.no_pandas import keep_pandas_out
+    from runtime.no_pandas import keep_pandas_out
 
     keep_pandas_out()
     from api.gateway.gateway import GatewaySettings

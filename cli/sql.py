@@ -33,7 +33,7 @@ def sql(
     docs/how-to/analyze/queries.md has the views and macros (route_at, changes_between, live_at),
     docs/reference/tables.md has the columns. Tables at a URL are downloaded first, with their whole history.
     """
-    from lake.history.no_pandas import keep_pandas_out
+    from runtime.no_pandas import keep_pandas_out
 
     if as_json and as_csv:
         raise SetupError("--json and --csv cannot be used together. Choose one")

@@ -83,7 +83,7 @@ class Asking(Options):
                 raise SetupError(f"{both}. Use --http to ask a gateway, or --data-dir to read the tables")
             data_dir = None if by_hand == ["http"] else data_dir
         if data_dir is not None:
-            from lake.history.no_pandas import keep_pandas_out
+            from runtime.no_pandas import keep_pandas_out
 
             keep_pandas_out()
             return of_tables(lake_place(data_dir, self.lake))

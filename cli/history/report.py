@@ -97,7 +97,7 @@ def report(
         )
     else:
         if engine is Engine.DUCKDB:
-            from lake.history.no_pandas import keep_pandas_out
+            from runtime.no_pandas import keep_pandas_out
 
             keep_pandas_out()
         with lake_folder(data_dir, lake) as lake_dir:

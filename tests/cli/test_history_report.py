@@ -38,7 +38,7 @@ class ReportSpec:
 
 @pytest.fixture
 def report(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> ReportSpec:
-    monkeypatch.setattr("lake.history.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
+    monkeypatch.setattr("runtime.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
     return ReportSpec(folder, capsys)
 
 

@@ -33,7 +33,7 @@ def time_of(time_ms: int) -> datetime:
 
 def command(told: Told, question: str, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> list[Any]:
     """What the page's command says, as JSON, on the tables alone."""
-    patch.setattr("lake.history.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
+    patch.setattr("runtime.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
     assert usage.run(app, [*shlex.split(COMMANDS[question]), "--json", "--data-dir", str(told.folder)]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
@@ -212,7 +212,7 @@ def test_alive(told: Told) -> None:
 
 def report(told: Told, name: str, *args: str, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """What `./routelake history report` says, as JSON."""
-    patch.setattr("lake.history.no_pandas.keep_pandas_out", lambda: None)
+    patch.setattr("runtime.no_pandas.keep_pandas_out", lambda: None)
     assert usage.run(app, ["history", "report", name, *args, "--json", "--data-dir", str(told.folder)]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 

@@ -50,7 +50,7 @@ def test_route(told: Told, address: str) -> None:
 def test_a_question(
     told: Told, address: str, question: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.history.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
+    monkeypatch.setattr("runtime.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
 
     def answer(*where: str) -> list[Any]:
         assert usage.run(app, [*shlex.split(ASKED[question]), "--json", *where]) == 0

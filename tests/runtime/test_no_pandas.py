@@ -12,7 +12,7 @@ from dev.support.view_tables import row
 
 PROGRAM = """
 import sys
-from lake.history.no_pandas import keep_pandas_out
+from runtime.no_pandas import keep_pandas_out
 keep_pandas_out()
 from api.gateway.follower import Follower
 from lake.history.changelog import ChangesAsked, list_changes
@@ -27,7 +27,7 @@ print("pandas" in sys.modules, "pyspark" in sys.modules)
 
 def test_reading_a_lake_does_not_load_pandas(tmp_path: Path) -> None:
     LakeWriter(tmp_path).commit(row(1))
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False
     )
