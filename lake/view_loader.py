@@ -253,11 +253,8 @@ def _codes(spec: Table) -> tuple[str, ...]:
 def load_changes(lake_dir: str, commit: RouteCommit) -> Changes:
     """Every row of every state table at a commit, as changes to the empty view. Tables are read side by side."""
 
-    def read(spec: Table) -> pa.Table | None:
-        version = commit.versions.get(spec.name)
-        if version is None:
-            return None
-        return table_at(lake_dir, spec, version, _codes(spec)).to_table()
+    def read(spec: Table) -> pa.Table:
+        return table_at(lake_dir, spec, commit.versions[spec.name], _codes(spec)).to_table()
 
     with ThreadPoolExecutor(_READERS, "view-load") as readers:
         rows = dict(zip(STATE_TABLES, readers.map(read, STATE_TABLES), strict=True))

@@ -9,7 +9,6 @@ driver, with the same pure rules: the result is exactly the lost state, and noth
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +20,14 @@ from deltalake.exceptions import DeltaError
 from eventlog.base import LOST_LOG, EventLog, lacks
 from lake.commits import last_commit, last_exact_commit
 from lake.delta.log import DamagedTableError
-from lake.delta.reader import table_at
+from lake.view_loader import load_view
 from nameserver.state_machine.replay import replay
-from nameserver.state_machine.rows import group_from_rows, kv_from_rows
 from nameserver.state_machine.state import RouteState
+from nameserver.view.conversions import whole_state_of
 from runtime.disk import at_start
 from runtime.version import PROGRAM
 from schemas.errors import SetupError, one_line
-from schemas.route_commit import RouteCommit, to_ms
-from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
+from schemas.route_commit import RouteCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +68,7 @@ def _read_seed(lake_dir: Path, log: EventLog) -> Seed:
 
 def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
     """State at one row of routeCommitTable."""
-    by_group: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    kv: list[dict[str, Any]] = []
-    for table in STATE_TABLES:
-        rows = table_at(str(lake_dir), table, commit.versions[table.name]).to_table().to_pylist()
-        if table is KV_CONFIG_TABLE:
-            kv = rows
-            continue
-        for row in rows:
-            by_group[row["brokerName"]][table.name].append(row)
-    groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
-    return RouteState(
-        groups=groups,
-        kv=kv_from_rows(kv),
-        now_ms=to_ms(commit.event_time),
-        preserved_ms=commit.preserved_ms,
-        watermark_ms=to_ms(commit.watermark),
-    )
+    return whole_state_of(load_view(str(lake_dir), commit))
 
 
 def _between(log: EventLog, first: int, last: int) -> Iterable[Any]:

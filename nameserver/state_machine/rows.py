@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the state tables from a broker group, and back. Rows are plain tuples in the column order of schemas.tables.
+"""Rows of the state tables from a broker group: plain tuples in the column order of schemas.tables.
 
-`rows_of` gives a group's rows of one table as ``{key tuple: value tuple}``; `group_from_rows` is its inverse, which
-seeds the fold from the tables when a checkpoint is lost.
+`lake.view_loader` and `nameserver.view.conversions` together are the inverse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from nameserver.state_machine.state import BrokerGroup, HeardChannel, KvTable, LiveInfo, RegisteredMapping, TopicTable
-from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
+from nameserver.state_machine.state import BrokerGroup, KvTable
+from schemas.broker import TopicQueueMappingInfo
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,
@@ -100,57 +99,3 @@ def rows_of(table: Table, group: BrokerGroup) -> Rows:
 def kv_rows(kv: KvTable) -> Rows:
     """kvConfigTable: (namespace, key) -> (value,)."""
     return {(namespace, key): (value,) for namespace, entries in kv.items() for key, value in entries.items()}
-
-
-def kv_from_rows(rows: Iterable[Mapping[str, Any]]) -> KvTable:
-    """Inverse of `kv_rows`, from rows as dictionaries."""
-    kv: dict[str, dict[str, str | None]] = {}
-    for row in rows:
-        kv.setdefault(row["namespace"], {})[row["key"]] = row["value"]
-    return kv
-
-
-def group_from_rows(broker_name: str, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> BrokerGroup:
-    """Inverse of `rows_of`: the group from its rows in the six route tables, each row a dictionary by column name."""
-    addr = next(iter(tables.get(BROKER_ADDR_TABLE.name, ())), None)
-    return BrokerGroup(
-        broker_name,
-        known=addr is not None,
-        cluster=addr["cluster"] if addr else None,
-        clusters=frozenset(row["cluster"] for row in tables.get(CLUSTER_ADDR_TABLE.name, ())),
-        broker_addrs=dict(addr["brokerAddrs"]) if addr else {},
-        zone_name=addr["zoneName"] if addr else None,
-        enable_acting_master=bool(addr["enableActingMaster"]) if addr else False,
-        live={(row["clusterName"], row["brokerAddr"]): _live(row) for row in tables.get(BROKER_LIVE_TABLE.name, ())},
-        filter_servers={
-            (row["clusterName"], row["brokerAddr"]): tuple(row["filterServerList"])
-            for row in tables.get(FILTER_SERVER_TABLE.name, ())
-        },
-        mappings={
-            (row["topic"], row["bname"]): RegisteredMapping(
-                msgspec.json.decode(row["mapping"], type=TopicQueueMappingInfo), row["registeredOffset"]
-            )
-            for row in tables.get(TOPIC_QUEUE_MAPPING_INFO_TABLE.name, ())
-        },
-        topics=TopicTable(
-            {
-                row["topic"]: QueueRow(row["readQueueNums"], row["writeQueueNums"], row["perm"], row["topicSysFlag"])
-                for row in tables.get(TOPIC_QUEUE_TABLE.name, ())
-            }
-        ),
-    )
-
-
-def _live(row: Mapping[str, Any]) -> LiveInfo:
-    return LiveInfo(
-        last_update_ms=row["lastUpdateTimestamp"],
-        last_update_offset=row["lastUpdateOffset"],
-        heartbeat_timeout_ms=row["heartbeatTimeoutMillis"],
-        expire_ms=row["expireTimestamp"],
-        data_version=DataVersion(
-            row["dataVersionStateVersion"], row["dataVersionTimestamp"], row["dataVersionCounter"]
-        ),
-        ha_server_addr=row["haServerAddr"],
-        topic_config_digest=row["topicConfigDigest"],
-        channels=msgspec.json.decode(row["channels"], type=dict[str, HeardChannel]),
-    )

@@ -31,22 +31,33 @@ from schemas.events import RegisterBroker
 from schemas.route_commit import RouteCommit, to_ms
 
 
-def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState:
+def state_of(view: RouteView, topics: Callable[[str], TopicTable], names: Iterable[str] = ()) -> RouteState:
     """Return the state that the fold had at a view whose liveness is whole (livenessOffset is its logOffset).
 
     Args:
         view: View to begin at.
         topics: Returns the topics of a group, by its name.
+        names: Groups that have topics which the view lacks.
     """
     index = GroupIndex(view)
     with_topics = {name for rows in {id(rows): rows for rows in view.topics.values()}.values() for name in rows.brokers}
     return RouteState(
-        {name: index.group(view, name, topics=topics(name)) for name in index.names(view) | with_topics},
+        {name: index.group(view, name, topics=topics(name)) for name in index.names(view).union(with_topics, names)},
         view.kv,
         to_ms(view.event_time),
         preserved_ms=view.commit.preserved_ms,
         watermark_ms=to_ms(view.watermark),
     )
+
+
+def whole_state_of(view: RouteView) -> RouteState:
+    """Return the same with the topics of all groups, read in one walk through the view."""
+    topics: dict[str, dict[str, QueueRow]] = defaultdict(dict)
+    made: dict[Row, QueueRow] = {}
+    for topic, queues in view.topics.items():
+        for name, row in zip(queues.brokers, queues.rows, strict=True):
+            topics[name][topic] = made.get(row) or made.setdefault(row, QueueRow._make(row))
+    return state_of(view, lambda name: TopicTable(topics.get(name, {})))
 
 
 class GroupIndex:

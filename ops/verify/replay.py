@@ -23,17 +23,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
 from deltalake.exceptions import DeltaError
-from msgspec.structs import replace
 
 from eventlog.base import LogReader, LogRecord, in_time
 from lake.delta.log import DamagedTableError
 from lake.delta.reader import table_at
+from lake.view_loader import changes_from
 from lake.write.partition import shard_keys, shard_of
 from nameserver.state_machine.replay import read_event
-from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
+from nameserver.state_machine.rows import kv_rows, rows_of
 from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable
 from nameserver.state_machine.step import GroupChange, apply, step
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from nameserver.view.conversions import state_of
+from nameserver.view.snapshot import RouteView
 from ops.verify.causes import Causes
 from ops.verify.report import Proof, VerifyReport
 from schemas.broker import QueueRow
@@ -175,13 +177,7 @@ class Part:
         self._last = last
         self._causes = causes
         self._first_offset = base.commit.log_offset + 1
-        self._state = RouteState(now_ms=to_ms(base.commit.event_time) if base.tables is not None else 0)
-        if base.tables is not None:
-            self._state.groups = dict(self._groups(base.tables))
-            self._state.preserved_ms = base.commit.preserved_ms
-            self._state.watermark_ms = to_ms(base.commit.watermark)
-            if self._is_mine(KEY_KV):
-                self._state.kv = kv_from_rows(base.tables[KV_CONFIG_TABLE.name].to_table().to_pylist())
+        self._state = RouteState() if base.tables is None else self._state_at(base.commit, base.tables)
         self._live: dict[_Values, set[_Values]] = defaultdict(set)
         """By key, what a row of brokerLiveTable may be."""
 
@@ -227,19 +223,18 @@ class Part:
     def _is_mine(self, key: str) -> bool:
         return shard_of(key, self._parts) == self._shard
 
-    def _groups(self, tables: Tables) -> Iterator[tuple[str, BrokerGroup]]:
+    def _state_at(self, commit: RouteCommit, tables: Tables) -> RouteState:
         """The groups of this part; their topics are read when a rule asks."""
-        rows: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-        for table in _SMALL:
-            for row in tables[table.name].to_table().to_pylist():
-                rows[row["brokerName"]][table.name].append(row)
+
+        def read(spec: Table) -> pa.Table | None:
+            is_wanted = spec is not TOPIC_QUEUE_TABLE and (spec is not KV_CONFIG_TABLE or self._is_mine(KEY_KV))
+            return tables[spec.name].to_table() if is_wanted else None
+
         topics = tables[TOPIC_QUEUE_TABLE.name]
-        for name in _broker_names(topics):
-            rows.setdefault(name, defaultdict(list))
-        for name in sorted(rows):
-            if self._is_mine(broker_key(name)):
-                unread = TopicTable(load=partial(_topics, topics, name))
-                yield name, replace(group_from_rows(name, rows[name]), topics=unread)
+        view = RouteView.empty().apply(changes_from(commit, read))
+        state = state_of(view, lambda name: TopicTable(load=partial(_topics, topics, name)), _broker_names(topics))
+        state.groups = {name: group for name, group in state.groups.items() if self._is_mine(broker_key(name))}
+        return state
 
     def compare(self, end: Tables, report: VerifyReport) -> None:
         """Compare what `replay` gave with the tables of the last epoch."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from dev.support.any_event import any_events
 from dev.support.expected import Expected
 from dev.support.generated_logs import batches, cuts, logs
 from eventlog.base import LogRecord
+from lake.view_loader import changes_from
 from lake.write.arrow import INSERT, from_ipc, operations, to_ipc
 from nameserver.state_machine.codec import (
     Shard,
@@ -20,9 +22,12 @@ from nameserver.state_machine.codec import (
     encode_topics,
 )
 from nameserver.state_machine.replay import replay
-from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
+from nameserver.state_machine.rows import kv_rows, rows_of
 from nameserver.state_machine.state import RouteState, TopicTable
-from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
+from nameserver.view.conversions import whole_state_of
+from nameserver.view.snapshot import RouteView
+from schemas.route_commit import NO_COMMIT
+from schemas.tables import KV_CONFIG_TABLE, Table
 from tests.nameserver.state_machine.test_poison import log_of
 
 states: st.SearchStrategy[RouteState] = st.one_of(
@@ -32,35 +37,19 @@ states: st.SearchStrategy[RouteState] = st.one_of(
 
 
 @given(state=states)
-def test_rows_and_back(state: RouteState) -> None:
-    for name, group in state.groups.items():
-        rows = {}
-        for table in STATE_TABLES:
-            if table is not KV_CONFIG_TABLE:
-                rows[table.name] = [
-                    dict(zip(table.column_names, (*key, *values), strict=True))
-                    for key, values in rows_of(table, group).items()
-                ]
-        assert group_from_rows(name, rows) == group
-
-
-@given(state=states)
 def test_arrow_and_back(state: RouteState) -> None:
-    """The same through the Arrow tables that go to the writer, as a reader of the lake gets them."""
-    for name, group in state.groups.items():
-        rows = {}
-        for table in STATE_TABLES:
-            if table is not KV_CONFIG_TABLE:
-                ops = [(key, tuple(values), INSERT) for key, values in rows_of(table, group).items()]
-                rows[table.name] = from_ipc(to_ipc(operations(table, ops))).to_pylist()
-        assert group_from_rows(name, rows) == group
+    """Through the Arrow tables that go to the writer, and the view that a reader of the lake makes of them."""
 
+    def read(table: Table) -> pa.Table:
+        if table is KV_CONFIG_TABLE:
+            rows = [*kv_rows(state.kv).items()]
+        else:
+            rows = [row for group in state.groups.values() for row in rows_of(table, group).items()]
+        return from_ipc(to_ipc(operations(table, [(key, tuple(values), INSERT) for key, values in rows])))
 
-@given(state=states)
-def test_kv_rows_and_back(state: RouteState) -> None:
-    names = KV_CONFIG_TABLE.column_names
-    rows = [dict(zip(names, (*key, *values), strict=True)) for key, values in kv_rows(state.kv).items()]
-    assert kv_from_rows(rows) == state.kv
+    again = whole_state_of(RouteView.empty().apply(changes_from(NO_COMMIT, read)))
+    assert again.groups == {name: group for name, group in state.groups.items() if not group.empty}
+    assert again.kv == state.kv
 
 
 @given(state=states, now_ms=st.integers(0, 2**60))
