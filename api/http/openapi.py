@@ -50,8 +50,12 @@ PAST_PROBLEMS: Final = (FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE)
 WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, TOO_MANY, BUSY)
 BODY_PROBLEMS: Final = (BAD_REQUEST, BAD_BODY, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA)
 
-EXAMPLES_FILE: Final = Path(__file__).with_name("examples.json")
-"""operationId -> ``body`` -> name -> summary and value; and status -> media type -> an answer."""
+EXAMPLES: Final[dict[str, dict[str, Any]]] = json.loads(
+    Path(__file__).with_name("examples.json").read_text(encoding="utf-8")
+)
+"""``operations`` -> operationId -> ``body`` -> name -> summary and value; and status -> media type -> an answer.
+``problems`` -> slug of the kind -> detail and further members.
+"""
 
 ANSWER_TYPES: Final[dict[str, type[msgspec.Struct]]] = {}
 """The types of the answers that routes have described, by their names in the description."""
@@ -156,7 +160,7 @@ def errors(*kinds: Kind) -> Responses:
             entry["description"] += f"; {kind.title[0].lower()}{kind.title[1:]}"
         entry["content"][MEDIA_TYPE]["examples"][kind.slug] = {
             "summary": kind.title,
-            "value": kind.body(kind.example, kind.members),
+            "value": kind.body(**EXAMPLES["problems"][kind.slug]),
         }
     return found
 
@@ -194,7 +198,6 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": "One of the gateway's tokens, if it has any."}
     }
-    examples = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))
     for item in document["paths"].values():
         for method, operation in item.items():
             responses = operation["responses"]
@@ -204,7 +207,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
                 responses[str(status)] = answer
             if method != "get":
                 operation["security"] = [{"bearer": []}, {}]
-            _add_examples(operation, examples[operation["operationId"]])
+            _add_examples(operation, EXAMPLES["operations"][operation["operationId"]])
     _drop_titles(schemas)
     return document
 

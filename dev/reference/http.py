@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from api.http.app import ROUTERS
-from api.http.openapi import TAGS, openapi_document
+from api.http.openapi import EXAMPLES, TAGS, openapi_document
 from api.http.problems import KINDS
 from dev.reference.markdown import code, sentence, table
 
@@ -55,15 +55,17 @@ def problems() -> str:
             str(kind.status),
             kind.title,
             f"{kind.code.value} {kind.code.name}",
-            f"{code(kind.example)} {_members(kind.members)}",
+            f"{code(example['detail'])} {_members(example)}",
         )
         for kind in KINDS
+        for example in (EXAMPLES["problems"][kind.slug],)
     )
     return table(("type", "status", "title", "code", "example of detail, further members"), rows)
 
 
-def _members(members: Mapping[str, Any]) -> str:
-    return code(json.dumps(dict(members))) if members else ""
+def _members(example: Mapping[str, Any]) -> str:
+    members = {name: value for name, value in example.items() if name != "detail"}
+    return code(json.dumps(members)) if members else ""
 
 
 def _lines(method: str, path: str, operation: Mapping[str, Any], common: Sequence[_Row]) -> Iterator[str]:
