@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cli.options import Options, option, variable_of
-from runtime.secrets import EMPTY, NO_TEXT, SecretError, read, reference_of
+from runtime.secrets import reference_of, resolve
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ClientOptions(Options):
         password = self.tls_key_password
         if password and not password.startswith(("file:", "env:")):
             raise SetupError("--tls-key-password must be file:PATH or env:NAME, because `ps` shows a command line.")
-        word = resolve("--tls-key-password", password)
+        word = resolve(password, "--tls-key-password").strip()
         return ClientTls(self.tls_ca, self.tls_cert, self.tls_key, word, self.tls_insecure)
 
 
@@ -143,32 +143,7 @@ def secret(option: str, given: str, environ: Mapping[str, str] | None = None) ->
             f"{option} must be file:PATH or env:NAME, because `ps` shows a command line to all users. "
             f"Or set {variable_of(option)}."
         )
-    return resolve(option, given, found)
-
-
-def resolve(option: str, given: str, environ: Mapping[str, str] | None = None) -> str:
-    """A secret as ``file:PATH`` or ``env:NAME`` has it; anything else is the secret itself.
-
-    Args:
-        option: That it was given to.
-        given: What was said.
-        environ: Where ``env:`` is looked up.
-
-    Raises:
-        SetupError: There is nothing, or it cannot be read.
-    """
-    reference = reference_of(given)
-    if reference is None:
-        return given
-    try:
-        return read(*reference, environ).strip()
-    except SecretError as error:
-        if error.kind == "env":
-            raise SetupError(f"{option} {given}: that variable is not set.") from None
-        if error.why == EMPTY:
-            raise SetupError(f"{option} {given}: the file is empty.") from None
-        why = "it is not text" if error.why == NO_TEXT else error.why
-        raise SetupError(f"{option} {given} cannot be read: {why}.") from None
+    return resolve(given, option, found).strip()
 
 
 def _tools(path: Path) -> tuple[str, str, str]:
@@ -180,7 +155,7 @@ def _tools(path: Path) -> tuple[str, str, str]:
     try:
         table = read_yaml(path.read_text("utf-8")).table or {}
     except (OSError, UnicodeDecodeError, FileError) as error:
-        why = error if isinstance(error, FileError) else "it is not text"
+        why = error if isinstance(error, FileError) else "it is not UTF-8 text"
         raise SetupError(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else why}.") from None
 
     def text(name: str) -> str:

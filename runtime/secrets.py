@@ -38,23 +38,12 @@ def keep_from_children(reference: str) -> None:
         _kept.add(name)
 
 
-class SecretError(Exception):
-    """A reference to a secret leads to none.
-
-    Attributes:
-        kind: ``file`` or ``env``.
-        name: The path or variable.
-        why: `NOT_SET`, `EMPTY`, `NO_TEXT`, or the system's words.
-    """
-
-    def __init__(self, kind: str, name: str, why: str) -> None:
-        super().__init__(f"{kind}:{name}: {why}")
-        self.kind, self.name, self.why = kind, name, why
+class SecretError(ValueError):
+    """A reference to a secret leads to none. The text says why, and shows no secret."""
 
 
-NOT_SET: Final = "not set"
-EMPTY: Final = "empty"
-NO_TEXT: Final = "no text"
+class EmptySecretError(SecretError):
+    """A reference to a secret leads to an empty file or variable."""
 
 
 def reference_of(text: str) -> tuple[str, str] | None:
@@ -77,25 +66,27 @@ def read(kind: str, name: str, environ: Mapping[str, str] | None = None) -> str:
     if kind == "env":
         found = (os.environ if environ is None else environ).get(name)
         if found is None:
-            raise SecretError(kind, name, NOT_SET)
+            raise SecretError(f"the environment variable {name} is not set")
     else:
         try:
             found = Path(name).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            raise SecretError(kind, name, NO_TEXT) from None
+            raise SecretError(f"{name} is not UTF-8 text") from None
         except OSError as error:
-            raise SecretError(kind, name, error.strerror or str(error)) from None
+            raise SecretError(f"{name} cannot be read: {error.strerror or error}") from None
     if not found.strip():
-        raise SecretError(kind, name, EMPTY)
+        raise EmptySecretError(f"{name} is empty")
     return found
 
 
-def resolve(text: str, what: str) -> str:
-    """A password that may be written as a reference, ``file:PATH`` or ``env:NAME``, and that may be empty.
+def resolve(text: str, what: str, environ: Mapping[str, str] | None = None, *, may_be_empty: bool = False) -> str:
+    """A secret that may be written as a reference, ``file:PATH`` or ``env:NAME``.
 
     Args:
         text: The reference, or the secret itself.
         what: What it is, for messages. They never show it.
+        environ: Where ``env:`` is looked up; None: this process's.
+        may_be_empty: True for passwords: a reference to an empty one is allowed.
 
     Raises:
         SetupError: There is no such file or variable.
@@ -104,11 +95,8 @@ def resolve(text: str, what: str) -> str:
     if reference is None:
         return text
     try:
-        return read(*reference)
+        return read(*reference, environ)
     except SecretError as error:
-        if error.why == EMPTY:
+        if may_be_empty and isinstance(error, EmptySecretError):
             return ""
-        if error.kind == "env":
-            raise SetupError(f"{what}: there is no environment variable {error.name}.") from None
-        why = "it is not UTF-8" if error.why == NO_TEXT else error.why
-        raise SetupError(f"{what}: {error.name} cannot be read: {why}.") from None
+        raise SetupError(f"{what}: {error}.") from None

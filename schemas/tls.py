@@ -83,10 +83,10 @@ def certificate_name(text: str) -> str:
         try:
             return f"subject:{_subject(x509.Name.from_rfc4514_string(name, {'emailAddress': e_mail, 'E': e_mail}))}"
         except ValueError:
-            raise ValueError(f"{text!r} is no subject as RFC 4514 writes it: expected {NAME_FORMS}") from None
+            raise ValueError(f"{text!r} is not a subject in the form of RFC 4514: expected {NAME_FORMS}") from None
     if name and kind in _BY_KIND:
         return f"{kind}:{_BY_KIND[kind](name)}"
-    raise ValueError(f"{text!r} is no name of a certificate: expected {NAME_FORMS}")
+    raise ValueError(f"{text!r} is not a name of a certificate: expected {NAME_FORMS}")
 
 
 def _subject(name: x509.Name) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -63,7 +64,7 @@ def rule(text: str) -> Matches:
         return _any_of([given])
     except ValueError:
         raise ValueError(
-            f"{text!r} is no address rule: expected 10.0.0.1, 10.0.0.*, 10.0.1-9.*, 10.0.0.{{1,2}}, 10.0.0.0/8 or *"
+            f"{text!r} is not an address rule: expected 10.0.0.1, 10.0.0.*, 10.0.1-9.*, 10.0.0.{{1,2}}, 10.0.0.0/8 or *"
         ) from None
 
 
@@ -256,3 +257,24 @@ def identify(
 def digest_of(token: bytes) -> bytes:
     """Return the digest that is stored instead of a token."""
     return hashlib.sha256(token.strip()).digest()
+
+
+HASHED: Final = "sha256:"
+"""Begins a token that is given by its digest."""
+
+
+def written_digest(text: str) -> bytes:
+    """Return the digest of a token that is written as it is, or as ``sha256:`` and the digest in hexadecimal.
+
+    Raises:
+        ValueError: There is another text after ``sha256:``.
+    """
+    if not text.startswith(HASHED):
+        return digest_of(text.encode())
+    digits = text.removeprefix(HASHED)
+    if not _HEX_DIGEST.fullmatch(digits):
+        raise ValueError("is not a SHA-256 digest: expected sha256: and 64 hexadecimal digits")
+    return bytes.fromhex(digits)
+
+
+_HEX_DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from runtime.secrets import EMPTY, NO_TEXT, SecretError, keep_from_children, read
+from runtime.secrets import keep_from_children, read
 from schemas.errors import SetupError
 from security.accounts import Accounts
 from security.accounts_text import FileError, parse_accounts
@@ -78,7 +78,7 @@ class AccountsFile:
         except FileError as error:
             self.problem = str(error)
         except (OSError, UnicodeDecodeError) as error:
-            self.problem = "is no text" if isinstance(error, UnicodeDecodeError) else _why(error)
+            self.problem = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _why(error)
         if self.problem is not None:
             self._files = stamps_of(before) | self._files
         return True
@@ -92,18 +92,11 @@ class AccountsFile:
     def _resolve(self, reference: str) -> str:
         keep_from_children(reference)
         kind, _, name = reference.partition(":")
-        place = name
         if kind == "file":
             path = self._path.parent / name
             self._files |= stamps_of([path])
-            place = str(path)
-        try:
-            return read(kind, place, self._environ).strip()
-        except SecretError as error:
-            if kind == "env":
-                raise ValueError(f"the variable {name} is not set") from None
-            is_known = error.why in (EMPTY, NO_TEXT)
-            raise ValueError(f"{name} is {error.why}" if is_known else f"{name} cannot be read: {error.why}") from None
+            name = str(path)
+        return read(kind, name, self._environ).strip()
 
 
 def _why(error: OSError) -> str:

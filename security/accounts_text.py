@@ -25,7 +25,6 @@ The YAML of the file is read as tables of text, each value with its line: `no` a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -33,7 +32,7 @@ from typing import Final, NamedTuple
 import yaml
 
 from schemas.tls import certificate_name
-from security.accounts import Account, Accounts, Matches, digest_of, rule
+from security.accounts import HASHED, Account, Accounts, Matches, rule, written_digest
 from security.roles import Role, role_of
 
 _MAX_CHARACTERS: Final = 4 * 1024 * 1024
@@ -68,11 +67,13 @@ def read_yaml(text: str) -> Value:
         return Value(1, table={}) if node is None else _value(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise FileError(f"line {mark.line + 1 if mark else 1}: no YAML: {error.problem or error.context}") from None
+        raise FileError(
+            f"line {mark.line + 1 if mark else 1}: not valid YAML: {error.problem or error.context}"
+        ) from None
     except yaml.YAMLError:
-        raise FileError("no YAML: it holds a character that YAML forbids") from None
+        raise FileError("not valid YAML: it contains a character that YAML forbids") from None
     except RecursionError:
-        raise FileError("no YAML that is meant for this: nested too deep") from None
+        raise FileError("not valid: nested too deeply") from None
 
 
 def _value(node: yaml.Node) -> Value:
@@ -86,9 +87,9 @@ def _value(node: yaml.Node) -> Value:
     for key, value in node.value:
         at = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            raise FileError(f"line {at}: a key that is no text")
+            raise FileError(f"line {at}: a key is not text")
         if key.value in table:
-            raise FileError(f"line {at}: {key.value!r} is there twice")
+            raise FileError(f"line {at}: the key {key.value!r} occurs twice")
         table[key.value] = _value(value)._replace(line=at)
     return Value(line, table=table)
 
@@ -108,8 +109,6 @@ _OF_ACCOUNT: Final = _OF_BROKERS | {
     "accessKey", "secretKey", "whiteRemoteAddress", "admin", "role", "clusters", "brokerNames", "certificate",
     "token", "tokenExpires",
 }  # fmt: skip
-_HASHED: Final = "sha256:"
-_HEX_DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def parse_accounts(text: str, resolve: Resolve) -> Accounts:
@@ -134,11 +133,11 @@ def parse_accounts(text: str, resolve: Resolve) -> Accounts:
         for name in account.certificates:
             other = certificates.setdefault(name, account.user)
             if other != account.user:
-                raise FileError(f"account {account.user!r}: certificate {name!r} is that of {other!r}, too")
+                raise FileError(f"account {account.user!r}: certificate {name!r} belongs to account {other!r}, too")
         if account.token_digest is not None:
             other = tokens.setdefault(account.token_digest, account.user)
             if other != account.user:
-                raise FileError(f"account {account.user!r}: its token is that of {other!r}, too")
+                raise FileError(f"account {account.user!r}: its token belongs to account {other!r}, too")
     white = [
         _rule(_text(item, "globalWhiteRemoteAddresses"), f"line {item.line}")
         for item in _items(top.get("globalWhiteRemoteAddresses"), "globalWhiteRemoteAddresses")
@@ -232,16 +231,14 @@ def _rule(text: str, where: str) -> Matches:
 def _token_digest(token: str, where: str) -> bytes | None:
     if not token:
         return None
-    if not token.startswith(_HASHED):
-        if len(token) < LEAST_TOKEN:
-            raise FileError(
-                f"{where}: its token has fewer than {LEAST_TOKEN} characters: make one with `openssl rand -hex 32`"
-            )
-        return digest_of(token.encode())
-    digits = token.removeprefix(_HASHED)
-    if not _HEX_DIGEST.fullmatch(digits):
-        raise FileError(f"{where}: its token is no SHA-256 digest: expected sha256: and 64 hexadecimal digits")
-    return bytes.fromhex(digits)
+    if not token.startswith(HASHED) and len(token) < LEAST_TOKEN:
+        raise FileError(
+            f"{where}: its token has fewer than {LEAST_TOKEN} characters: make one with `openssl rand -hex 32`"
+        )
+    try:
+        return written_digest(token)
+    except ValueError as error:
+        raise FileError(f"{where}: its token {error}") from None
 
 
 def _time_s(text: str, where: str) -> float | None:
@@ -250,13 +247,13 @@ def _time_s(text: str, where: str) -> float | None:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise FileError(f"{where}: tokenExpires is no time, such as 2027-06-30T00:00:00Z") from None
+        raise FileError(f"{where}: tokenExpires is not a time such as 2027-06-30T00:00:00Z") from None
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _table(value: Value, known: Iterable[str], what: str) -> dict[str, Value]:
     if value.table is None:
-        raise FileError(f"line {value.line}: {what} has to be a table of keys")
+        raise FileError(f"line {value.line}: {what} must be a table of keys")
     for name, found in value.table.items():
         if name not in known:
             raise FileError(f"line {found.line}: there is no key {name[:64]!r}")
@@ -267,11 +264,11 @@ def _items(value: Value | None, name: str) -> tuple[Value, ...]:
     if value is None or value.text == "":
         return ()
     if value.items is None:
-        raise FileError(f"line {value.line}: {name} has to be a list")
+        raise FileError(f"line {value.line}: {name} must be a list")
     return value.items
 
 
 def _text(value: Value, name: str) -> str:
     if value.text is None:
-        raise FileError(f"line {value.line}: {name} has to be a text")
+        raise FileError(f"line {value.line}: {name} must be text")
     return value.text

@@ -94,7 +94,7 @@ def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Iden
     try:
         kid = jwt.get_unverified_header(token).get("kid")
     except jwt.PyJWTError:
-        return _bad("that token is no JWT")
+        return _bad("that token is not a JWT")
     key = _key(keys, kid)
     if key is None:
         return _STRANGER

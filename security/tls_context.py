@@ -44,7 +44,7 @@ def build(settings: TlsSettings) -> Contexts:
     Raises:
         SetupError: A file is missing, a key does not fit, nothing could be agreed upon; the message says what to do.
     """
-    password = resolve(settings.key_password, "the password of the TLS key")
+    password = resolve(settings.key_password, "the password of the TLS key", may_be_empty=True)
     for_http = ClientAuth.OPTIONAL if settings.client_auth is ClientAuth.REQUIRE else settings.client_auth
     trial = _context(settings, password, ClientAuth.NONE)
     _try(trial, settings)

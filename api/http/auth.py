@@ -14,8 +14,6 @@ Requests from pages of other sites were refused before (`api.http.csrf`).
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -35,6 +33,7 @@ from remoting.codec.bounds import address_of
 from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.events import Actor
+from security.accounts import digest_of, written_digest
 from security.admission.access_control import Refused
 from security.admission.admission import Admission, Sender
 from security.admission.quotas import peer_name
@@ -63,9 +62,6 @@ _FIELDS_OF_PROXIES: Final = re.compile(
     rb"|host$|(url-)?scheme$|rewrite-url$|script-name$|http-destinationurl$).*"
 )
 """Names, with ``-`` for ``_``, of header fields that proxies and load balancers add to what they pass on."""
-
-_HASHED: Final = "sha256:"
-_HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class AuthContext(NamedTuple):
@@ -105,7 +101,8 @@ class Authenticator:
         """
         self._settings = settings
         self._gateway_id = gateway_id
-        self._tokens = Tokens(settings.tokens)
+        self._tokens = _users(settings.tokens)
+        """Users by the digests of their tokens. The time of a look-up tells something of a digest, which is no use."""
         self._admission = admission
         self._access = admission.access
         self.local_peers: LocalPeers | None = None
@@ -323,7 +320,7 @@ class Authenticator:
         token = _bearer(authorization)
         if not token:
             return _ANONYMOUS
-        user = self._tokens.user(token)
+        user = self._tokens.get(digest_of(token.encode("latin-1")))
         if user is not None:
             return Identity(user, Role.ADMIN, "token")
         if access is None:
@@ -335,7 +332,7 @@ class Authenticator:
 
     def _user(self, request: Request) -> str:
         token = _bearer(request.headers.get("authorization", ""))
-        found = self._tokens.user(token)
+        found = self._tokens.get(digest_of(token.encode("latin-1")))
         if found is None:
             raise Problem(UNAUTHORIZED, _NOT_KNOWN if token else _SEND, headers=CHALLENGE)
         request.scope[PROVEN] = True
@@ -382,39 +379,14 @@ def _is_tls(request: Request) -> bool:
     return request.scope.get("scheme") == "https"
 
 
-class Tokens:
-    """Digests of the tokens of `HttpSettings.tokens`. Truthy if there are any."""
-
-    def __init__(self, tokens: Mapping[str, str]) -> None:
-        """Take the tokens.
-
-        Args:
-            tokens: Token by user: in the clear, or ``sha256:`` and its digest.
-
-        Raises:
-            SetupError: A token is empty, or its digest invalid.
-        """
-        self._digests = {user: _digest(user, token) for user, token in tokens.items()}
-
-    def __bool__(self) -> bool:
-        return bool(self._digests)
-
-    def user(self, token: str) -> str | None:
-        """Return the user of a token; None: the token is unknown."""
-        given = hashlib.sha256(token.encode("latin-1")).digest()
-        found: str | None = None
-        for user, digest in self._digests.items():  # all of them, so that the time tells nothing
-            if hmac.compare_digest(digest, given):
-                found = user
-        return found
-
-
-def _digest(user: str, token: str) -> bytes:
-    if token.startswith(_HASHED):
-        text = token.removeprefix(_HASHED)
-        if not _HEX_DIGEST.fullmatch(text):
-            raise SetupError(f"the token of {user!r} is not a SHA-256 digest. Write sha256: and 64 hexadecimal digits.")
-        return bytes.fromhex(text)
-    if not token.strip():
-        raise SetupError(f"the token of {user!r} is empty.")
-    return hashlib.sha256(token.strip().encode()).digest()
+def _users(tokens: Mapping[str, str]) -> dict[bytes, str]:
+    """Users by the digests of their tokens. Raises SetupError."""
+    found = {}
+    for user, token in tokens.items():
+        if not token.strip():
+            raise SetupError(f"the token of {user!r} is empty.")
+        try:
+            found[written_digest(token)] = user
+        except ValueError as error:
+            raise SetupError(f"the token of {user!r} {error}.") from None
+    return found

@@ -165,7 +165,7 @@ def decode_registration(
         BadRequestError: Negative version, an undecodable body, or names and numbers that cannot be stored.
     """
     if version < 0:
-        raise BadRequestError(f"version {version} is no release", version=version)
+        raise BadRequestError(f"version {version} is not a release of RocketMQ", version=version)
     version = min(version, HIGHER_VERSION)
     if not body:
         return Registration(DataVersion(), {}, {}, [] if version >= V3_0_11 else None)
@@ -394,7 +394,7 @@ def _int(word: str) -> int:
     """Integer.parseInt."""
     if _INTEGER.fullmatch(word) and MIN_INT <= (number := int(word)) <= MAX_INT:
         return number
-    raise BadRequestError(f"Failed to decode RegisterBrokerBody: {word[:40]!r} is no int")
+    raise BadRequestError(f"Failed to decode RegisterBrokerBody: {word[:40]!r} is not an integer")
 
 
 def _filter_server_block(block: bytes) -> list[str] | None:

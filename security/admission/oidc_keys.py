@@ -166,7 +166,7 @@ def fetch_json(url: str) -> Any:  # noqa: ANN401 (JSON)
     """
     shown = url[:200]
     if not is_safe(url):
-        raise ValueError(f"{shown} is no https address")
+        raise ValueError(f"{shown} is not an https address")
     opener = urllib.request.build_opener(_NoRedirect)
     try:
         with opener.open(urllib.request.Request(url, headers=_HEADERS), timeout=_TIMEOUT_S) as answer:  # noqa: S310 (is_safe)

@@ -58,7 +58,7 @@ def test_keys_come_from_options_variables_or_tools_yml(tmp_path: Path) -> None:
         (("a", ""), {}, "--access-key and --secret-key must be set together"),
         (("", "b"), {}, "--access-key and --secret-key must be set together"),
         (("a", "plain"), {}, "`ps` shows"),
-        (("a", "env:NO"), {}, "env:NO: that variable is not set"),
+        (("a", "env:NO"), {}, "the environment variable NO is not set"),
         (("a", f"file:{tmp_path}/no"), {}, "cannot be read"),
         (("", ""), {"ROCKETMQ_HOME": str(home)}, "tools.yml cannot be read: line 1"),
     ):

@@ -125,11 +125,11 @@ def test_a_request_is_identified_by_signature_or_address() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("accounts: [", "line 1: no YAML"),
-        ("a: 1\na: 2", "line 2: 'a' is there twice"),
+        ("accounts: [", "line 1: not valid YAML"),
+        ("a: 1\na: 2", "line 2: the key 'a' occurs twice"),
         ("x: &a 1\ny: *a", "line 1: anchors"),
-        ("accounts: 7", "line 1: accounts has to be a list"),
-        ("- 7", "line 1: the file has to be a table"),
+        ("accounts: 7", "line 1: accounts must be a list"),
+        ("- 7", "line 1: the file must be a table"),
         ("account: []", "line 1: there is no key 'account'"),
         ("accounts:\n  - accesKey: a", "line 2: there is no key 'accesKey'"),
         ("accounts:\n  - secretKey: secret1", "line 2: an account without accessKey"),
@@ -139,32 +139,32 @@ def test_a_request_is_identified_by_signature_or_address() -> None:
         ("accounts:\n  - {accessKey: a, secretKey: secret1, admin: perhaps}", "admin must be true or false"),
         ("accounts:\n  - {accessKey: a, secretKey: secret1, clusters: [c]}", "bind a broker"),
         ("accounts:\n  - {accessKey: a}", "it has no credentials"),
-        ("accounts:\n  - {accessKey: a, whiteRemoteAddress: 10.0}", "no address rule"),
-        ("accounts:\n  - {accessKey: a, token: 'sha256:zz'}", "no SHA-256 digest"),
+        ("accounts:\n  - {accessKey: a, whiteRemoteAddress: 10.0}", "is not an address rule"),
+        ("accounts:\n  - {accessKey: a, token: 'sha256:zz'}", "not a SHA-256 digest"),
         ("accounts:\n  - {accessKey: a, token: b}", "account 'a' (line 2): its token has fewer than 16 characters"),
         ("accounts:\n  - {accessKey: a, token: 0123456789abcde}", "its token has fewer than 16 characters"),
-        ("accounts:\n  - {accessKey: a, token: 0123456789abcdef, tokenExpires: soon}", "no time"),
+        ("accounts:\n  - {accessKey: a, token: 0123456789abcdef, tokenExpires: soon}", "not a time"),
         (
             "accounts:\n  - {accessKey: a, secretKey: secret1, tokenExpires: 2027-01-01}",
             "tokenExpires is set, but token is not",
         ),
         (
             "accounts:\n  - {accessKey: a, token: 0123456789abcdef}\n  - {accessKey: b, token: 0123456789abcdef}",
-            "that of 'a', too",
+            "belongs to account 'a', too",
         ),
         (
             "accounts:\n  - {accessKey: a, certificate: 'dns:n'}\n  - {accessKey: b, certificate: 'dns:N'}",
-            "that of 'a', too",
+            "belongs to account 'a', too",
         ),
         (
             "accounts:\n  - {accessKey: a, token: 0123456789abcdef}\n  - {accessKey: a, token: 0123456789abcdeg}",
             "line 3: there are two",
         ),
-        ("globalWhiteRemoteAddresses: [nowhere]", "line 1: 'nowhere' is no address rule"),
+        ("globalWhiteRemoteAddresses: [nowhere]", "line 1: 'nowhere' is not an address rule"),
         ("globalWhiteRole: king", "no role 'king'"),
-        ("accounts:\n  - {accessKey: [a]}", "accessKey has to be a text"),
-        ("accounts: \x00", "no YAML"),
-        ("accounts: " + "[" * 5000, "no YAML"),
+        ("accounts:\n  - {accessKey: [a]}", "accessKey must be text"),
+        ("accounts: \x00", "not valid"),
+        ("accounts: " + "[" * 5000, "not valid"),
     ],
 )
 def test_a_contradictory_file_is_refused(text: str, message: str) -> None:
@@ -287,7 +287,7 @@ def test_a_file_that_is_read_again(tmp_path: Path) -> None:
     assert found.current is first
     file.write_bytes(b"\xff\xfe")
     assert taken(found)
-    assert found.problem == "is no text"
+    assert found.problem == "is not UTF-8 text"
     Path(file).unlink()
     assert taken(found)
     assert found.current is first

@@ -44,7 +44,7 @@ def test_forms(text: str, inside: list[str], outside: list[str]) -> None:
      "10.0.*", "10.0.0.{a}", "1-2", "10.0.0.0/40", "10.0.0.1-2-3", "+1.0.0.*", "10.0.0.1_0-20"],
 )  # fmt: skip
 def test_what_is_no_rule(text: str) -> None:
-    with pytest.raises(ValueError, match="no address rule"):
+    with pytest.raises(ValueError, match="is not an address rule"):
         rule(text)
 
 

@@ -100,7 +100,7 @@ def test_a_key_that_is_encrypted(authority: Authority, tmp_path: Path, monkeypat
         assert agree(build(settings(pair, key_password=password)).remoting, authority.client())
     for password, words in (
         ("", "is encrypted. Give --tls-key-password"),
-        ("env:KEY_PATH", "no environment variable KEY_PATH"),
+        ("env:KEY_PATH", "the environment variable KEY_PATH is not set"),
         (f"file:{tmp_path / 'none'}", "none cannot be read"),
         ("hunter2", "the password does not open the key"),
     ):

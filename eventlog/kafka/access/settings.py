@@ -355,7 +355,7 @@ class _Reading:
                 "and that neither accounts nor the TLS key use",
             )
         try:
-            return Secret(resolve(text, f"{self._source}: {key}"))
+            return Secret(resolve(text, f"{self._source}: {key}", may_be_empty=True))
         except SetupError as error:
             raise AccessError(str(error)) from None
 

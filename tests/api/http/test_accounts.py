@@ -253,7 +253,7 @@ def test_a_bad_file_is_told(make_api: Any, tmp_path: Path) -> None:
     assert file is not None
     until(file.check)
     found = api.get("/readyz", headers=bearer(TOKENS["reader"])).json()
-    assert found["checks"]["accounts"] == {"ok": False, "reason": "line 1: accounts has to be a list"}
+    assert found["checks"]["accounts"] == {"ok": False, "reason": "line 1: accounts must be a list"}
     assert api.get("/v1/topics", headers=bearer(TOKENS["reader"])).is_success
     (tmp_path / "acl.yml").write_text(ACCOUNTS)
 

@@ -88,7 +88,7 @@ def test_invalid_tokens_are_refused(make_api: Any, tmp_path: Path, issuer: Issue
         (forged(good, alg="HS256", kid="first"), "not a JWT of this issuer"),
         (forged(good, alg="RS256", kid=7), ""),
         (forged(good, alg="RS256"), "signed by no key"),
-        ("a.b.c", "is no JWT"),
+        ("a.b.c", "is not a JWT"),
         (good + "x" * 20_000, "not known here"),
     ):
         found = problem(api.get("/v1/topics", headers=bearer(token)), 401, "unauthorized")
@@ -149,5 +149,5 @@ def test_the_fast_path_and_other_claims(make_api: Any, tmp_path: Path, issuer: I
 
 def test_only_safe_addresses_are_asked() -> None:
     for url in ("http://192.0.2.1/keys", "file:///etc/passwd", "None", "ftp://127.0.0.1/"):
-        with pytest.raises(ValueError, match="is no https address"):
+        with pytest.raises(ValueError, match="is not an https address"):
             oidc.fetch_json(url)

@@ -72,7 +72,7 @@ def test_references_to_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", "of-the-variable")
     given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "a"}
     assert str(access_of({**given, "sasl.password": "env:KAFKA_PASSWORD"}, "f").password) == "of-the-variable"
-    with pytest.raises(SetupError, match="there is no environment variable NONE"):
+    with pytest.raises(SetupError, match="the environment variable NONE is not set"):
         access_of({**given, "sasl.password": "env:NONE"}, "f")
     with pytest.raises(SetupError, match="does not begin with ROUTELAKE_"):  # the fold would not have it
         access_of({**given, "sasl.password": "env:ROUTELAKE_KAFKA_PASSWORD"}, "f")
