@@ -40,81 +40,42 @@ def role_of(word: str) -> Role | None:
 _BY_WORD: Final = {role.word: role for role in Role}
 
 _R = RequestCode
+_REQUESTS: Final[Mapping[Role, tuple[RequestCode, ...]]] = {
+    Role.READER: (
+        _R.GET_KV_CONFIG, _R.GET_ROUTEINFO_BY_TOPIC, _R.GET_BROKER_CLUSTER_INFO, _R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        _R.GET_KVLIST_BY_NAMESPACE, _R.GET_TOPICS_BY_CLUSTER, _R.GET_SYSTEM_TOPIC_LIST_FROM_NS, _R.GET_UNIT_TOPIC_LIST,
+        _R.GET_HAS_UNIT_SUB_TOPIC_LIST, _R.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    ),
+    Role.BROKER: (
+        _R.REGISTER_BROKER, _R.UNREGISTER_BROKER, _R.REGISTER_TOPIC_IN_NAMESRV, _R.QUERY_DATA_VERSION,
+        _R.GET_BROKER_MEMBER_GROUP, _R.BROKER_HEARTBEAT,
+    ),
+    Role.ADMIN: (
+        _R.PUT_KV_CONFIG, _R.DELETE_KV_CONFIG, _R.WIPE_WRITE_PERM_OF_BROKER, _R.ADD_WRITE_PERM_OF_BROKER,
+        _R.DELETE_TOPIC_IN_NAMESRV, _R.UPDATE_NAMESRV_CONFIG, _R.GET_NAMESRV_CONFIG,
+    ),
+}  # fmt: skip
 
-NEEDED: Final[Mapping[int, Role]] = {
-    _R.GET_KV_CONFIG: Role.READER,
-    _R.GET_ROUTEINFO_BY_TOPIC: Role.READER,
-    _R.GET_BROKER_CLUSTER_INFO: Role.READER,
-    _R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Role.READER,
-    _R.GET_KVLIST_BY_NAMESPACE: Role.READER,
-    _R.GET_TOPICS_BY_CLUSTER: Role.READER,
-    _R.GET_SYSTEM_TOPIC_LIST_FROM_NS: Role.READER,
-    _R.GET_UNIT_TOPIC_LIST: Role.READER,
-    _R.GET_HAS_UNIT_SUB_TOPIC_LIST: Role.READER,
-    _R.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Role.READER,
-    _R.REGISTER_BROKER: Role.BROKER,
-    _R.UNREGISTER_BROKER: Role.BROKER,
-    _R.REGISTER_TOPIC_IN_NAMESRV: Role.BROKER,
-    _R.QUERY_DATA_VERSION: Role.BROKER,
-    _R.GET_BROKER_MEMBER_GROUP: Role.BROKER,
-    _R.BROKER_HEARTBEAT: Role.BROKER,
-    _R.PUT_KV_CONFIG: Role.ADMIN,
-    _R.DELETE_KV_CONFIG: Role.ADMIN,
-    _R.WIPE_WRITE_PERM_OF_BROKER: Role.ADMIN,
-    _R.ADD_WRITE_PERM_OF_BROKER: Role.ADMIN,
-    _R.DELETE_TOPIC_IN_NAMESRV: Role.ADMIN,
-    _R.UPDATE_NAMESRV_CONFIG: Role.ADMIN,
-    _R.GET_NAMESRV_CONFIG: Role.ADMIN,
-}
+NEEDED: Final[Mapping[int, Role]] = {code: role for role, codes in _REQUESTS.items() for code in codes}
 """RequestCode -> the least role that may send it to a NameServer."""
 
-BOUND: Final = frozenset(
-    {
-        _R.REGISTER_BROKER,
-        _R.UNREGISTER_BROKER,
-        _R.REGISTER_TOPIC_IN_NAMESRV,
-        _R.QUERY_DATA_VERSION,
-        _R.BROKER_HEARTBEAT,
-    }
-)
+BOUND: Final = frozenset(_REQUESTS[Role.BROKER]) - {_R.GET_BROKER_MEMBER_GROUP}
 """Requests that speak for a broker: an account that is bound to some may send them for those alone."""
 
-OPERATIONS: Final[Mapping[str, Role | None]] = {
-    "health": None,
-    "ready": None,
-    "foldHealth": None,
-    "nameServers": None,
-    "metrics": Role.READER,
-    "getClusters": Role.READER,
-    "listBrokers": Role.READER,
-    "getBroker": Role.READER,
-    "getTopicChanges": Role.READER,
-    "listEpochs": Role.READER,
-    "listChanges": Role.READER,
-    "getDiff": Role.READER,
-    "getTopicTimeline": Role.READER,
-    "getBrokerTimeline": Role.READER,
-    "getTopicBlame": Role.READER,
-    "listReports": Role.READER,
-    "getReport": Role.READER,
-    "getActivity": Role.READER,
-    "getLifelines": Role.READER,
-    "listenEvents": Role.READER,
-    "listTopics": Role.READER,
-    "getTopicRoute": Role.READER,
-    "listKv": Role.READER,
-    "getSelfPreservation": Role.READER,
-    "getKv": Role.READER,
-    "registerBroker": Role.BROKER,
-    "heartbeat": Role.BROKER,
-    "unregisterBroker": Role.BROKER,
-    "deleteTopic": Role.ADMIN,
-    "wipeWritePerm": Role.ADMIN,
-    "addWritePerm": Role.ADMIN,
-    "putKv": Role.ADMIN,
-    "deleteKv": Role.ADMIN,
-    "setSelfPreservation": Role.ADMIN,
-    "endSelfPreservation": Role.ADMIN,
-    "getConfig": Role.ADMIN,
-}
+_OPERATIONS: Final[Mapping[Role | None, tuple[str, ...]]] = {
+    None: ("health", "ready", "foldHealth", "nameServers"),
+    Role.READER: (
+        "metrics", "getClusters", "listBrokers", "getBroker", "listTopics", "getTopicRoute", "listKv", "getKv",
+        "getSelfPreservation", "listEpochs", "listenEvents", "listChanges", "getTopicChanges", "getDiff",
+        "getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "listReports", "getReport", "getActivity",
+        "getLifelines",
+    ),
+    Role.BROKER: ("registerBroker", "heartbeat", "unregisterBroker"),
+    Role.ADMIN: (
+        "deleteTopic", "wipeWritePerm", "addWritePerm", "putKv", "deleteKv", "setSelfPreservation",
+        "endSelfPreservation", "getConfig",
+    ),
+}  # fmt: skip
+
+OPERATIONS: Final[Mapping[str, Role | None]] = {name: role for role, names in _OPERATIONS.items() for name in names}
 """HTTP operationId -> the least role; None: anybody. One that is not listed is denied to everybody."""
