@@ -17,19 +17,12 @@ INTERVALS_APP: Final = "routelake-intervals"
 """Of the Delta app transaction by which a table says up to which epoch it is whole."""
 
 _INTERVAL: Final = (
-    Column("validFrom", "timestamp", "event time of the change that began it", nullable=False, unit="UTC"),
-    Column(
-        "validTo",
-        "timestamp",
-        "event time of the change that ended it; null: it has not ended",
-        unit="UTC",
-        trap="not included: validFrom <= T and (validTo > T or validTo is null). Equal to validFrom if it lasted no "
-        "time",
-    ),
+    Column("validFrom", "timestamp", "event time of the change that began it", nullable=False),
+    Column("validTo", "timestamp", "event time of the change that ended it; null: it has not ended"),
     Column("fromEpoch", "bigint", "epoch that made its begin visible", nullable=False),
     Column("toEpoch", "bigint", "epoch that made its end visible"),
-    Column("fromOffset", "bigint", "log offset of what began it", nullable=False, unit="offset"),
-    Column("toOffset", "bigint", "log offset of what ended it; of an expiry: the last heartbeat's", unit="offset"),
+    Column("fromOffset", "bigint", "log offset of what began it", nullable=False),
+    Column("toOffset", "bigint", "log offset of what ended it; of an expiry: the last heartbeat's"),
     Column("begunBy", "string", "command that began it: as column command of routeChangeTable", nullable=False),
     Column("begunByActor", "string", "JSON: gateway, via, peer, user of who began it"),
     Column("endedBy", "string", "command that ended it, or BROKER_EXPIRED"),

@@ -30,31 +30,23 @@ class Column:
     Attributes:
         type: Delta type string.
         comment: What it means; stands in the Delta schema, too.
-        unit: Of a number or time.
-        trap: What a reader is likely to take it for, wrongly.
     """
 
     name: str
     type: str
     comment: str
     nullable: bool = True
-    unit: str = ""
-    trap: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. ``key`` names the columns that identify a row of a state table; empty for append-only tables.
-
-    ``trap``: what a reader is likely to get wrong about its rows.
-    """
+    """One table. ``key`` names the columns that identify a row of a state table; empty for append-only tables."""
 
     name: str
     comment: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
-    trap: str = ""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -65,9 +57,6 @@ class Table:
     def value_columns(self) -> tuple[str, ...]:
         """Columns that are not part of the key."""
         return tuple(name for name in self.column_names if name not in self.key)
-
-
-_MS: Final = "ms since 1970 UTC"
 
 
 def _key(name: str, type_: str, comment: str) -> Column:
@@ -84,12 +73,7 @@ TOPIC_QUEUE_TABLE: Final = Table(
         _key("topic", "string", "topic"),
         Column("readQueueNums", "int", "queues a consumer may read"),
         Column("writeQueueNums", "int", "queues a producer may write"),
-        Column(
-            "perm",
-            "int",
-            "permission bits: inherit 1, write 2, read 4, priority 8",
-            trap="without bit 2 no client may write, whatever writeQueueNums says: (perm & 2) = 2",
-        ),
+        Column("perm", "int", "permission bits: inherit 1, write 2, read 4, priority 8"),
         Column("topicSysFlag", "int", "bit 0 unit, bit 1 unit subscription"),
     ),
 )
@@ -100,18 +84,8 @@ BROKER_ADDR_TABLE: Final = Table(
     key=("brokerName",),
     columns=(
         _key("brokerName", "string", "broker group"),
-        Column(
-            "cluster",
-            "string",
-            "cluster of the first registrant",
-            trap="clusterName in brokerLiveTable and filterServerTable is what each broker said, and may differ",
-        ),
-        Column(
-            "brokerAddrs",
-            "map<bigint,string>",
-            "brokerId (0 = master) -> ip:port; may be empty",
-            trap="the key is a bigint: brokerAddrs[0]; in before and after of routeChangeTable it is text",
-        ),
+        Column("cluster", "string", "cluster of the first registrant"),
+        Column("brokerAddrs", "map<bigint,string>", "brokerId (0 = master) -> ip:port; may be empty"),
         Column("zoneName", "string", "zone of the last registrant, if it named one"),
         Column("enableActingMaster", "boolean", "whether a slave may stand in for a lost master"),
     ),
@@ -135,23 +109,12 @@ BROKER_LIVE_TABLE: Final = Table(
         _key("brokerName", "string", "broker group"),
         _key("clusterName", "string", "cluster as registered"),
         _key("brokerAddr", "string", "ip:port"),
-        Column(
-            "lastUpdateTimestamp",
-            "bigint",
-            "event time of the last registration or heartbeat",
-            unit=_MS,
-            trap="written every ten seconds, so up to that much older than what the gateway knows",
-        ),
-        Column("lastUpdateOffset", "bigint", "its log offset", unit="offset"),
-        Column("heartbeatTimeoutMillis", "bigint", "how long this broker may stay silent", unit="ms"),
-        Column(
-            "expireTimestamp",
-            "bigint",
-            "event time past which it counts as dead; time without gateways added",
-            unit=_MS,
-        ),
+        Column("lastUpdateTimestamp", "bigint", "event time of the last registration or heartbeat"),
+        Column("lastUpdateOffset", "bigint", "its log offset"),
+        Column("heartbeatTimeoutMillis", "bigint", "how long this broker may stay silent"),
+        Column("expireTimestamp", "bigint", "event time past which it counts as dead; time without gateways added"),
         Column("dataVersionStateVersion", "bigint", "DataVersion.stateVersion last registered"),
-        Column("dataVersionTimestamp", "bigint", "DataVersion.timestamp last registered: the broker's clock", unit=_MS),
+        Column("dataVersionTimestamp", "bigint", "DataVersion.timestamp last registered: the broker's clock"),
         Column("dataVersionCounter", "bigint", "DataVersion.counter last registered"),
         Column("haServerAddr", "string", "address slaves replicate from"),
         Column(
@@ -184,7 +147,7 @@ TOPIC_QUEUE_MAPPING_INFO_TABLE: Final = Table(
         _key("topic", "string", "topic"),
         _key("bname", "string", "brokerName written in the mapping; of equal ones the highest registeredOffset counts"),
         Column("mapping", "string", "TopicQueueMappingInfo as standard JSON"),
-        Column("registeredOffset", "bigint", "log offset of the registration that wrote it", unit="offset"),
+        Column("registeredOffset", "bigint", "log offset of the registration that wrote it"),
     ),
 )
 
@@ -202,27 +165,15 @@ KV_CONFIG_TABLE: Final = Table(
 ROUTE_CHANGE_TABLE: Final = Table(
     name="routeChangeTable",
     comment="all changes with sender and time: one row per changed row, per admin command and per refusal. Only grows",
-    trap="deleting a topic of three broker groups gives four rows: the command's, where tableName is null, and one for "
-    "each group. Registrations have no row of their own, only those of what they changed; an expiry has one for each "
-    "topic. The order of time is eventTime, epoch, offset, seq: an expiry has its broker's last heartbeat's",
     columns=(
         Column("epoch", "bigint", "epoch that made it visible", nullable=False),
-        Column(
-            "offset",
-            "bigint",
-            "log offset of the cause; of an expiry: the last heartbeat's",
-            nullable=False,
-            unit="offset",
-            trap='a word of SQL: c.offset after a table\'s alias, or in quotes ("offset" in DuckDB, `offset` in Spark)',
-        ),
+        Column("offset", "bigint", "log offset of the cause; of an expiry: the last heartbeat's", nullable=False),
         Column("seq", "int", "order within the offset; -1: the command itself", nullable=False),
         Column(
             "eventTime",
             "timestamp",
             "event time of the cause; of an expiry: the millisecond after the deadline",
             nullable=False,
-            unit="UTC",
-            trap="UTC; not the time of the commit, which Delta's own TIMESTAMP AS OF goes by",
         ),
         Column(
             "command",
@@ -232,26 +183,11 @@ ROUTE_CHANGE_TABLE: Final = Table(
         ),
         Column("outcome", "string", "applied, unchanged or rejected", nullable=False),
         Column("reason", "string", "why it was rejected"),
-        Column(
-            "actor",
-            "string",
-            "JSON: gateway, via (remoting or http), peer, user",
-            trap="peer is address:port, another port for each connection, and [address]:port for IPv6",
-        ),
-        Column(
-            "tableName",
-            "string",
-            "state table of the changed row; null: this row is about the command itself",
-            trap="ask for null or not null, else commands and their effects are counted together",
-        ),
+        Column("actor", "string", "JSON: gateway, via (remoting or http), peer, user"),
+        Column("tableName", "string", "state table of the changed row; null: this row is about the command itself"),
         Column("brokerName", "string", "broker group of the changed row, or the command's"),
         Column("topic", "string", "topic of the changed row, or the command's"),
-        Column(
-            "key",
-            "string",
-            "JSON object: the row's key columns, or the command's own fields",
-            trap="text, as before and after: get_json_object(key, '$.topic')",
-        ),
+        Column("key", "string", "JSON object: the row's key columns, or the command's own fields"),
         Column("before", "string", "JSON object: value columns before; null = there was no row"),
         Column("after", "string", "JSON object: value columns after; null = removed"),
     ),
@@ -265,56 +201,25 @@ ROUTE_COMMIT_TABLE: Final = Table(
     comment="one row per epoch, written last: names one consistent set of versions of all tables",
     columns=(
         Column("epoch", "bigint", "1, 2, 3, ... without gaps", nullable=False),
+        Column("logOffset", "bigint", "everything up to and including this log offset is in", nullable=False),
         Column(
-            "logOffset", "bigint", "everything up to and including this log offset is in", nullable=False, unit="offset"
+            "livenessOffset", "bigint", "brokerLiveTable holds every heartbeat up to this log offset", nullable=False
         ),
-        Column(
-            "livenessOffset",
-            "bigint",
-            "brokerLiveTable holds every heartbeat up to this log offset",
-            nullable=False,
-            unit="offset",
-        ),
-        Column("eventTime", "timestamp", "event time of logOffset", nullable=False, unit="UTC"),
+        Column("eventTime", "timestamp", "event time of logOffset", nullable=False),
         Column(
             "watermark",
             "timestamp",
             "event time of the last CLOCK up to logOffset: every broker with an earlier deadline has expired",
             nullable=False,
-            unit="UTC",
         ),
-        Column(
-            "commitTime",
-            "timestamp",
-            "when the writer wrote this row",
-            nullable=False,
-            unit="UTC",
-            trap="later than eventTime, by hours if the fold was down: a state as of a time is looked up by eventTime",
-        ),
-        Column(
-            "versions",
-            "map<string,bigint>",
-            "table name -> Delta version of this epoch",
-            nullable=False,
-            trap="a table's newest version may be ahead of the newest epoch, while that is written and after a crash",
-        ),
+        Column("commitTime", "timestamp", "when the writer wrote this row", nullable=False),
+        Column("versions", "map<string,bigint>", "table name -> Delta version of this epoch", nullable=False),
         Column("outcomes", "string", "JSON array: offset, outcome, reason, result of admin commands and refusals"),
         Column("queryId", "string", "checkpoint id of the streaming query", nullable=False),
         Column("batchId", "bigint", "its batch", nullable=False),
-        Column(
-            "resumeTime",
-            "timestamp",
-            "event time of the last RESUME up to logOffset; null: there was none",
-            unit="UTC",
-        ),
+        Column("resumeTime", "timestamp", "event time of the last RESUME up to logOffset; null: there was none"),
         Column("rulesVersion", "int", "version of the rules that folded it", nullable=False),
-        Column(
-            "preserveTime",
-            "timestamp",
-            "event time since when no broker expires (PRESERVE); null: brokers expire",
-            unit="UTC",
-            trap="each RESUME since has moved it by the time in which no gateway ran",
-        ),
+        Column("preserveTime", "timestamp", "event time since when no broker expires (PRESERVE); null: brokers expire"),
         Column(
             CHAIN,
             "string",
@@ -328,8 +233,8 @@ QUARANTINE_TABLE: Final = Table(
     name="quarantineTable",
     comment="log records that the fold could not read. Only grows; nothing in the other tables stems from them",
     columns=(
-        Column("offset", "bigint", "log offset", nullable=False, unit="offset"),
-        Column("eventTime", "timestamp", "event time", nullable=False, unit="UTC"),
+        Column("offset", "bigint", "log offset", nullable=False),
+        Column("eventTime", "timestamp", "event time", nullable=False),
         Column("key", "string", "routing key"),
         Column("error", "string", "why it could not be read", nullable=False),
         Column("payload", "binary", "the record as it stands in the log"),
