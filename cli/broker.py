@@ -104,7 +104,7 @@ def broker(
     client: ClientOptions,
 ) -> None:
     """Run a broker agent. It has topics, registers them and answers mqadmin, but stores no messages."""
-    from cli.run_broker import run_broker
+    from cli.run_brokers import run_broker
     from clients.broker.config import broker_config
 
     configure("broker")
@@ -180,7 +180,7 @@ def fleet(
     client: ClientOptions,
 ) -> None:
     """Run many brokers in one process, for rehearsals and benchmarks."""
-    from cli.run_fleet import run_fleet
+    from cli.run_brokers import run_fleet
     from clients.broker.fleet import FleetSettings
 
     configure("fleet")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake gateway`: gateways alone."""
+"""`routelake serve` and `gateway`: gateways, with the fold and alone; and `health`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,24 @@ import typer
 
 from cli import preflight
 from cli.data_options import DataOptions
+from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions, Http
 from cli.options import with_options
 from runtime.logs import configure
 from schemas.errors import SetupError
+
+
+@with_options
+def serve(*, data: DataOptions, of_gateways: GatewayOptions, of_fold: FoldOptions) -> None:
+    """Run the NameServer: gateways and the fold, supervised."""
+    configure("serve")
+    listen = of_gateways.listening()
+    of_gateways.validate(data, listen, supervised=True)
+    of_fold.validate(data)
+    from cli.child import child, gateways, supervise
+
+    children = [*gateways(of_gateways, listen, data), child("fold", data, of_fold)]
+    raise typer.Exit(supervise(children, data, listen, of_gateways))
 
 
 @with_options
@@ -29,7 +43,7 @@ def gateway(*, data: DataOptions, options: GatewayOptions) -> None:
     configure("serve")
     listen = options.listening()
     options.validate(data, listen, supervised=True)
-    from cli.supervised import gateways, supervise
+    from cli.child import gateways, supervise
 
     raise typer.Exit(supervise(gateways(options, listen, data), data, listen, options))
 

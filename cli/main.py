@@ -16,14 +16,13 @@ from cli.broker import broker, fleet
 from cli.doctor import doctor
 from cli.event_log import event_log
 from cli.fold import fold
-from cli.gateway import gateway, health
+from cli.gateway import gateway, health, serve
 from cli.history.cli import history
 from cli.kv_import import import_kv
 from cli.lake import lake
 from cli.options import SectionedHelp
 from cli.plan import plan
 from cli.route import route
-from cli.serve import serve
 from cli.sql import spark_sql, sql
 from runtime.process import run_to_end
 from runtime.version import IS_CLONE, PROGRAM
