@@ -10,6 +10,8 @@ org.apache.rocketmq.remoting.protocol.admin.TopicStatsTable, TopicOffset, MixAll
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -60,33 +62,27 @@ _kv_table = msgspec.json.Decoder(_KVTable)
 
 def topic_route(body: bytes) -> TopicRouteData:
     """The answer to GET_ROUTEINFO_BY_TOPIC."""
-    try:
-        return decode_topic_route(body)
-    except (ValueError, RecursionError) as error:
-        raise AnswerBodyError(f"the answer is not a route: {error}") from error
+    return _decoded(decode_topic_route, body, "route")
 
 
 def cluster_info(body: bytes) -> ClusterInfo:
     """The answer to GET_BROKER_CLUSTER_INFO."""
-    try:
-        return decode_cluster_info(body)
-    except (ValueError, RecursionError) as error:
-        raise AnswerBodyError(f"the answer is not cluster information: {error}") from error
+    return _decoded(decode_cluster_info, body, "cluster info")
 
 
 def topic_list(body: bytes) -> list[str]:
     """The answer to GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
-    return _decode(body, _topic_list, "topic list").topic_list
+    return _decoded(partial(decode, decoder=_topic_list), body, "topic list").topic_list
 
 
 def group_list(body: bytes) -> list[str]:
     """The answer to QUERY_TOPIC_CONSUME_BY_WHO."""
-    return _decode(body, _group_list, "group list").group_list
+    return _decoded(partial(decode, decoder=_group_list), body, "group list").group_list
 
 
 def kv_table(body: bytes) -> dict[str, str]:
     """The answer to GET_BROKER_RUNTIME_INFO."""
-    return _decode(body, _kv_table, "table").table
+    return _decoded(partial(decode, decoder=_kv_table), body, "table").table
 
 
 def properties(body: bytes) -> dict[str, str]:
@@ -96,9 +92,9 @@ def properties(body: bytes) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _decode(body: bytes, decoder: msgspec.json.Decoder[T], what: str) -> T:
+def _decoded(read: Callable[[bytes], T], body: bytes, what: str) -> T:
     try:
-        return decode(body, decoder)
+        return read(body)
     except (ValueError, RecursionError) as error:
         raise AnswerBodyError(f"the answer is not a valid {what}: {error}") from error
 

@@ -30,11 +30,33 @@ class _Admin(Commands):
 @cache
 def _loaded() -> TyperGroup:
     """All sub-commands, in the order in which help lists them."""
-    from cli.admin import cluster_commands, compare_command, kv_commands, namesrv_commands, topic_commands, topic_views
+    from cli.admin import namesrv_commands, topic_commands, topic_views
+    from cli.admin.cluster_commands import cluster_list
+    from cli.admin.command import add_command
+    from cli.admin.compare_command import compare
 
     app = typer.Typer(**TEXT)
-    for family in (topic_commands, topic_views, cluster_commands, kv_commands, namesrv_commands, compare_command):
-        family.register(app)
+    add_command(app, "updateTopic", topic_commands.update_topic, output_letter=False)
+    for name, work in {
+        "updateTopicList": topic_commands.update_topic_list,
+        "updateTopicPerm": topic_commands.update_topic_perm,
+        "deleteTopic": topic_commands.delete_topic,
+        "topicList": topic_views.topic_list,
+        "topicRoute": topic_views.topic_route,
+        "topicClusterList": topic_views.topic_cluster_list,
+        "topicStatus": topic_views.topic_status,
+        "allocateMQ": topic_views.allocate_mq,
+        "clusterList": cluster_list,
+        "updateOrderConf": namesrv_commands.update_order_conf,
+        "updateKvConfig": namesrv_commands.update_kv_config,
+        "deleteKvConfig": namesrv_commands.delete_kv_config,
+        "wipeWritePerm": namesrv_commands.wipe_write_perm,
+        "addWritePerm": namesrv_commands.add_write_perm,
+        "getNamesrvConfig": namesrv_commands.get_namesrv_config,
+        "updateNamesrvConfig": namesrv_commands.update_namesrv_config,
+        "compare": compare,
+    }.items():
+        add_command(app, name, work)
     return typer.main.get_group(app)
 
 

@@ -15,7 +15,6 @@ import typer
 
 from cli.admin import answers, requests, values
 from cli.admin.clusters import NoSuchClusterError, Server
-from cli.admin.command import command
 from cli.admin.java_hash import hash_order
 from cli.admin.report import CommandResult, show_report
 from cli.admin.session import Admin
@@ -33,11 +32,6 @@ class _Member(NamedTuple):
     broker_id: int
     address: str
     runtime: dict[str, str] | None
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "clusterList")(cluster_list)
 
 
 async def cluster_list(

@@ -63,32 +63,29 @@ class Common(Options):
     ] = ""
 
 
-def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Callable[[Work], Work]:
+def add_command(app: typer.Typer, name: str, work: Work, *, output_letter: bool = True) -> None:
     """Make a sub-command of ``async def work(admin, option, ...) -> CommandResult``.
 
     Args:
         app: Gets the command.
         name: As mqadmin spells it.
+        work: The command.
         output_letter: Whether ``-o`` is ``--output``; False where it is an option of mqadmin's.
     """
 
-    def register(work: Work) -> Work:
-        def run(**values: Any) -> None:  # noqa: ANN401 (typer calls it with what the signature below says)
-            common = Common.taken(values)
-            raise typer.Exit(asyncio.run(_run(work, values, common)))
+    def run(**values: Any) -> None:  # noqa: ANN401 (typer calls it with what the signature below says)
+        common = Common.taken(values)
+        raise typer.Exit(asyncio.run(_run(work, values, common)))
 
-        own = list(inspect.signature(work).parameters.values())[1:]
-        hints = get_type_hints(work, include_extras=True)
-        shown = {one.name: one.replace(annotation=hints[one.name]) for one in own}
-        shown |= {one.name: one for one in Common.parameters()}
-        if not output_letter:
-            shown["output"] = shown["output"].replace(annotation=LongOutputFormat)
-        show_options(run, shown.values())
-        run.__doc__ = work.__doc__
-        app.command(name)(run)
-        return work
-
-    return register
+    own = list(inspect.signature(work).parameters.values())[1:]
+    hints = get_type_hints(work, include_extras=True)
+    shown = {one.name: one.replace(annotation=hints[one.name]) for one in own}
+    shown |= {one.name: one for one in Common.parameters()}
+    if not output_letter:
+        shown["output"] = shown["output"].replace(annotation=LongOutputFormat)
+    show_options(run, shown.values())
+    run.__doc__ = work.__doc__
+    app.command(name)(run)
 
 
 async def _run(work: Work, values: dict[str, object], common: Common) -> int:

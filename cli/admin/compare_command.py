@@ -18,7 +18,6 @@ import typer
 
 from cli.admin import answers, requests, values
 from cli.admin.clusters import Server
-from cli.admin.command import command
 from cli.admin.report import CommandResult
 from cli.admin.session import Admin
 from cli.foreign_text import printable
@@ -140,11 +139,6 @@ def _mapping(info: TopicQueueMappingInfo) -> str:
 _AT_A_TIME: Final = 64
 """Route requests on one connection before their answers."""
 _NO_ANSWER: Final = "no answer"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "compare")(compare)
 
 
 async def compare(

@@ -21,7 +21,6 @@ from cli.admin.clusters import (
     cluster_masters,
     groups_without_master,
 )
-from cli.admin.command import command
 from cli.admin.java_hash import hash_order
 from cli.admin.report import CommandResult
 from cli.admin.session import NAME_SERVER, Admin
@@ -45,14 +44,6 @@ TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
 ONE_BROKER = "broker"
 """Stands for the brokerName of the address after -b, which need not be registered anywhere."""
 NO_MASTER = "has no master now"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "updateTopic", output_letter=False)(update_topic)
-    command(app, "updateTopicList")(update_topic_list)
-    command(app, "updateTopicPerm")(update_topic_perm)
-    command(app, "deleteTopic")(delete_topic)
 
 
 async def update_topic(
@@ -224,7 +215,7 @@ def _master_name(route: TopicRouteData, addr: str) -> str:
     for data in route.broker_datas:
         if data.broker_addrs.get(MASTER_ID) == addr:
             return data.broker_name
-    raise NoSuchClusterError(f"{addr} is no master of a broker that has the topic")
+    raise NoSuchClusterError(f"{addr} is not the master of a broker that has the topic")
 
 
 async def delete_topic(

@@ -30,7 +30,6 @@ import typer
 from cli.admin import answers, requests, values
 from cli.admin.answers import AnswerBodyError, TopicOffset
 from cli.admin.clusters import NoSuchClusterError, Server, cluster_of, select_broker_addr
-from cli.admin.command import command
 from cli.admin.java_hash import hash_order
 from cli.admin.report import CommandResult
 from cli.admin.session import NAME_SERVER, Admin
@@ -133,15 +132,6 @@ def _offset(topic: str, pieces: list[MappingItem], physical: Mapping[MessageQueu
 NO_TOPIC = "this NameServer lists no topic"
 
 TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "topicList")(topic_list)
-    command(app, "topicRoute")(topic_route)
-    command(app, "topicClusterList")(topic_cluster_list)
-    command(app, "topicStatus")(topic_status)
-    command(app, "allocateMQ")(allocate_mq)
 
 
 async def topic_list(

@@ -146,7 +146,7 @@ def test_topic_files(world: Recorder, tmp_path: Path, content: str, says: str) -
         (("updateTopicList", "-c", "nowhere", "-f", "FILE"), "no cluster 'nowhere'"),
         (("deleteTopic", "-c", "nowhere", "-t", "orders"), "no cluster 'nowhere'"),
         (("clusterList", "-c", "nowhere"), "no cluster 'nowhere'"),
-        (("updateTopicPerm", "-b", SLAVE_OF_A, "-t", "orders", "-p", "6"), "is no master"),
+        (("updateTopicPerm", "-b", SLAVE_OF_A, "-t", "orders", "-p", "6"), "is not the master"),
         (("topicRoute", "-t", "nowhere"), "CODE: 17"),
         (("topicRoute", "-t", "nowhere"), "/changes over HTTP shows its result"),
         (("topicStatus", "-t", "nowhere"), "CODE: 17"),
