@@ -25,8 +25,7 @@ from remoting.server.settings import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
 from runtime.memory import give_back_free_pages, give_back_large_blocks
-from runtime.process import StopSignal
-from runtime.service_manager import tell_ready
+from runtime.process import StopSignal, tell_ready
 from runtime.supervised_tasks import critical_task, on_death, watch_threads
 from security.accounts_file import AccountsFile
 from security.policy import Policy

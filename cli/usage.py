@@ -161,15 +161,6 @@ def _harmless_output() -> Iterator[None]:
     stream.flush()
 
 
-def check_options(context: Context, name: str, options: list[str]) -> None:
-    """Refuse options that a command of this program would not take. Raises UsageError."""
-    root = context.find_root()
-    assert isinstance(root.command, Commands)
-    command = root.command.get_command(root, name)
-    assert command is not None
-    command.make_context(name, options, parent=root).close()
-
-
 def _refuse(message: str, code: int) -> int:
     print(f"routelake: {_USER_INFO.sub('://***@', printable(message))}", file=sys.stderr)
     return code

@@ -133,12 +133,21 @@ def bench(
         check_folder(results, "--results")
     try:
         options = shlex.split(serve)
-        usage.check_options(context, "serve", options)
+        _check_options(context, "serve", options)
     except ValueError as error:
         raise SetupError(f"--serve {serve!r} cannot be read: {error}.") from error
     raise typer.Exit(
         run_benches(names or [], rounds=rounds, quick=quick, epochs=epochs, serve_options=options, results=results)
     )
+
+
+def _check_options(context: typer.Context, name: str, options: list[str]) -> None:
+    """Refuse options that a command of this program would not take. Raises UsageError."""
+    root = context.find_root()
+    assert isinstance(root.command, usage.Commands)
+    command = root.command.get_command(root, name)
+    assert command is not None
+    command.make_context(name, options, parent=root).close()
 
 
 def release(

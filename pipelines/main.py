@@ -36,8 +36,7 @@ from pipelines.cluster.master import Cluster
 from pipelines.job import FoldQuery, FoldSettings, spark_session, with_shards
 from runtime.children import give_way, on_parent_exit
 from runtime.machine import raise_file_limit
-from runtime.process import EXIT_FAILED, StopSignal, refusal
-from runtime.service_manager import tell_ready
+from runtime.process import EXIT_FAILED, StopSignal, refusal, tell_ready
 from runtime.supervised_tasks import on_death, watch_threads
 from runtime.version import PROGRAM
 from schemas.errors import RoutelakeError, SetupError, one_line

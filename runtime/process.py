@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one process: how it hears that it should stop, and how it ends."""
+"""The life of one process: how it says that it is ready, hears that it should stop, and ends."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import atexit
 import os
 import select
 import signal
+import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
+from runtime.children import SUPERVISED
 from schemas.errors import RoutelakeError, SetupError
 
 EXIT_DONE: Final = 0
@@ -73,6 +75,20 @@ class StopSignal:
 
     def _heard(self, _number: int, _frame: FrameType | None) -> None:
         self.set()
+
+
+def tell_ready(environ: Mapping[str, str] = os.environ) -> None:
+    """Tell systemd that a unit with ``Type=notify`` is ready. Source: sd_notify(3).
+
+    Nothing happens without NOTIFY_SOCKET, nor in a child of `runtime.supervisor`, which notifies for all of them. An
+    error is ignored: a NameServer answers all the same.
+    """
+    path = environ.get("NOTIFY_SOCKET", "")
+    if not path or SUPERVISED in environ:
+        return
+    address = "\0" + path[1:] if path.startswith("@") else path  # the abstract namespace, unix(7)
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        sender.sendto(b"READY=1", address)
 
 
 def refusal(error: RoutelakeError) -> int:

@@ -20,10 +20,9 @@ from typing import Final
 import structlog
 
 from runtime.children import SUPERVISED
-from runtime.process import EXIT_SETUP, StopSignal
+from runtime.process import EXIT_SETUP, StopSignal, tell_ready
 from runtime.progress import Startup
 from runtime.secrets import without_secrets
-from runtime.service_manager import tell_ready
 from runtime.version import PROGRAM
 
 log = structlog.get_logger("routelake.serve")

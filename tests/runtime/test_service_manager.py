@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime.children import SUPERVISED
-from runtime.service_manager import tell_ready
+from runtime.process import tell_ready
 
 
 @pytest.mark.parametrize("kind", ["file", "abstract"])
