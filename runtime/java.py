@@ -94,6 +94,8 @@ def install_command(os_release: Path) -> str:
         before_21 = {"debian": 13, "ubuntu": 24}.get(facts.get("ID", ""), 0)
         package = 17 if 0 < _major(facts.get("VERSION_ID", "")) < before_21 else 21
         return f"apt-get install openjdk-{package}-jre-headless"
+    if "amzn" in names:  # its ID_LIKE is fedora, and it has no OpenJDK 21 of that name
+        return "dnf install java-21-amazon-corretto-headless"
     if names & {"rhel", "fedora", "centos"}:
         return "dnf install java-21-openjdk-headless"
     if names & {"suse", "opensuse"}:

@@ -86,6 +86,7 @@ def test_where_there_is_none_the_command_is_named(tmp_path: Path) -> None:
         ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"', "apt-get install openjdk-21-jre-headless"),
         ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"', "dnf install java-21-openjdk-headless"),
         ("ID=fedora\nVERSION_ID=42", "dnf install java-21-openjdk-headless"),
+        ('ID="amzn"\nID_LIKE="fedora"\nVERSION_ID="2023"', "dnf install java-21-amazon-corretto-headless"),
         ('ID="opensuse-leap"\nID_LIKE="suse opensuse"', "zypper install java-21-openjdk-headless"),
     ],
 )
