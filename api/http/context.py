@@ -43,6 +43,11 @@ class HttpContext:
     sessions: Sessions
     tls: Tls | None = None
 
+    @property
+    def events_not_in_tables(self) -> int:
+        """Number of events that the live view has and the tables do not have yet."""
+        return max(0, self.gateway.live_view.offset - self.gateway.committed.offset)
+
 
 def context_of(request: Request) -> HttpContext:
     """Return the context of the application that got the request."""

@@ -259,7 +259,7 @@ async def fold_health(request: Request) -> Response:
         offset=None if status is None else status.log_offset,
         lag=FoldLag(
             epochs=0 if status is None else max(0, status.epoch - gateway.committed.view.epoch),
-            events=max(0, gateway.live_view.offset - gateway.committed.offset),
+            events=context.events_not_in_tables,
             seconds=None if gateway.fold.age_s is None else round(gateway.fold.age_s, 3),
         ),
     )

@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAnswer
+from api.http.context import context_of
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath, number
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
@@ -133,7 +134,9 @@ async def _timeline(
     is_nothing = not found.intervals and found.next_cursor is None and query.cursor is None
     if is_nothing and not query.is_empty_fine:
         when = "never was" if window == Window() else "was at no point in time asked for"
-        raise Problem(problem, f"there {when} a {what} {name!r}, up to epoch {position.epoch}")
+        behind = context_of(request).events_not_in_tables
+        later = f"; the tables do not have the last {behind} events yet, see GET /healthz/fold" if behind else ""
+        raise Problem(problem, f"there {when} a {what} {name!r}, up to epoch {position.epoch}{later}")
     body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
     if found.next_cursor is not None:
         body["nextCursor"] = found.next_cursor

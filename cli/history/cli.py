@@ -38,7 +38,8 @@ def changes(
 
     asked = {**shown.window(from_, to), **filters.query()}
     page = 1000 if shown.rows is None else min(1000, shown.rows + 1)
-    show_changes(asking.source(context).changes(asked, page), shown.form, shown.rows, shown.zone)
+    source = asking.source(context)
+    show_changes(source.changes(asked, page), shown.form, shown.rows, shown.zone, source.events_not_in_tables)
 
 
 @with_options

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain, groupby
 from typing import Any, Final
@@ -34,14 +34,21 @@ _WITH_OFFSET: Final = re.compile(
 _DIFF_TITLES: Final = ("Table", "", "Key", "Change")
 
 
-def show_changes(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int | None, zone: tzinfo | None) -> None:
+def show_changes(
+    pages: Iterable[list[dict[str, Any]]],
+    form: Form,
+    limit: int | None,
+    zone: tzinfo | None,
+    events_not_in_tables: Callable[[], int],
+) -> None:
     """Print changes.
 
     Args:
-        pages: Of them, newest first.
+        pages: Changes, newest first.
         form: A table; an object a line; CSV.
-        limit: How many at most; None: all.
-        zone: Of times in the table.
+        limit: Maximum number. None: all.
+        zone: Time zone of the table.
+        events_not_in_tables: Number of events that may have changes and are not in the tables yet.
     """
     if form is not Form.TABLE:
         from lake.history.change_json import CHANGE_COLUMNS
@@ -50,7 +57,9 @@ def show_changes(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int |
         return
     shown, has_more = first_rows(pages, limit)
     if not shown:
-        print("nothing changed")
+        print("no change found")
+        if behind := events_not_in_tables():
+            print(f"the tables do not have the last {behind} events yet: ask again, or see GET /healthz/fold")
         return
     write_table(_CHANGE_TITLES, [_change_row(list(alike), zone) for _, alike in groupby(shown, _likeness)])
     print(f"times are of {zone_text(time_of(shown[0]['eventTime']), zone)}")

@@ -8,6 +8,8 @@ FastAPI takes as long to import as all that a command does.
 from __future__ import annotations
 
 import contextlib
+import os
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -33,6 +35,7 @@ Get = Callable[[tuple[str, ...], Asked], Answer]
 
 _PAGE: Final = 1000
 _TIMEOUT_S: Final = 120.0
+_FOLD_HEALTH: Final = ("healthz", "fold")
 _KINDS: Final = {"topics": "topic", "brokers": "broker group"}
 
 
@@ -75,6 +78,11 @@ class Source:
         """The origin of each field of a topic's route."""
         with self._connect() as get:
             return get(("topics", topic, "blame"), {"as_of": as_of})
+
+    def events_not_in_tables(self) -> int:
+        """Number of events that a gateway has and the tables do not have yet; 0 if only the tables are read."""
+        with self._connect() as get:
+            return int(get(_FOLD_HEALTH, {})["lag"]["events"])
 
     def report(self, name: str, asked: Asked) -> Iterator[Answer]:
         """Pages of a report of a gateway; at least one."""
@@ -130,6 +138,8 @@ def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answe
 
     limit, cursor = int(asked.get("limit", _PAGE)), asked.get("cursor")
     match path:
+        case ("healthz", "fold"):
+            return {"lag": {"events": 0}}
         case ("changes",):
             changes = list_changes(history, _question(asked), limit=limit, cursor=cursor)
             return {"changes": list(map(shown.change_members, changes.changes)), "nextCursor": changes.next_cursor}
@@ -172,7 +182,12 @@ def _connected(url: str, headers: Mapping[str, str]) -> Iterator[Get]:
     import httpx
 
     try:
-        client = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False)
+        # httpx reads SSL_CERT_FILE only with trust_env, which also takes proxies from the environment.
+        authority = os.environ.get("SSL_CERT_FILE") if url.startswith("https:") else None
+        verify = ssl.create_default_context(cafile=authority) if authority else True
+        client = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, verify=verify)
+    except OSError as error:
+        raise SetupError(f"SSL_CERT_FILE={authority} cannot be read: {error.strerror or error}") from error
     except (httpx.InvalidURL, ValueError) as error:
         raise SetupError(f"--http {url} is not an address: {error}") from error
     with client:
@@ -182,10 +197,14 @@ def _connected(url: str, headers: Mapping[str, str]) -> Iterator[Get]:
 def _from_gateway(client: httpx.Client, url: str, path: tuple[str, ...], asked: Asked) -> Answer:
     import httpx
 
-    where = "/v1/" + "/".join(quote(part, safe="") for part in path)
+    where = "/healthz/fold" if path == _FOLD_HEALTH else "/v1/" + "/".join(quote(part, safe="") for part in path)
     try:
         answer = client.get(where, params=dict(asked))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise RoutelakeError(
+                f"{url}: the certificate was not accepted: {error}. Set SSL_CERT_FILE to a PEM file of its authority"
+            ) from error
         why = f"{url} does not answer: {str(error) or type(error).__name__}"
         raise RoutelakeError(f"{why}; name another gateway with --http, or the tables with --data-dir") from error
     found: Any = None
@@ -195,6 +214,8 @@ def _from_gateway(client: httpx.Client, url: str, path: tuple[str, ...], asked: 
         raise RoutelakeError(f"{url}: {HTTP_IS_ELSEWHERE}")
     if not isinstance(found, dict):
         raise RoutelakeError(f"{url} is not a routelake gateway: {where} is answered with status {answer.status_code}")
-    if answer.status_code != httpx.codes.OK:
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        raise RoutelakeError(f"{url} requires an account. Set --http-token file:PATH, or ROUTELAKE_HTTP_TOKEN")
+    if answer.status_code != httpx.codes.OK and path != _FOLD_HEALTH:  # 503: the fold is down; the lag is there
         raise RoutelakeError(str(found.get("detail", f"status {answer.status_code}")))
     return found

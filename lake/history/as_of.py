@@ -30,6 +30,7 @@ from lake.commits import CommitTail, OpenedTail, commit_rows, commits_between
 from lake.delta import query
 from lake.delta.log import DamagedTableError, File, active, table_uri
 from lake.history.kept import Recent
+from runtime.version import PROGRAM
 from schemas.errors import (
     BadRequestError,
     BeforeHistoryError,
@@ -104,7 +105,9 @@ class Epochs:
         """Read the table as a whole: at first, far behind, after a clean-up of the log, or in another lake."""
         opened = self._tail.open()
         if opened is None:
-            raise FileNotFoundError(f"there is no {ROUTE_COMMIT_TABLE.name}")
+            raise UnavailableError(
+                f"there are no tables in {self._lake_dir} yet. The fold writes them: start it with `{PROGRAM} fold`"
+            )
         try:
             self._take_whole(opened)
         except BaseException:
