@@ -77,7 +77,7 @@ def restore(
 
 def _position(manifest: Manifest) -> str:
     lake = manifest.lake
-    return f"epoch {lake.epoch} (log offset {lake.log_offset}, {lake.event_time or 'no events yet'})"
+    return f"epoch {lake.epoch} (log offset {lake.log_offset}, {lake.event_time or 'no event in the tables yet'})"
 
 
 def _print_proof(manifest: Manifest) -> None:

@@ -137,7 +137,7 @@ def guarded(main: Callable[[], Any], words: Sequence[str]) -> int:
         with _harmless_output():
             code = main()
     except RoutelakeError as error:
-        return _refuse(" ".join(str(error).splitlines()), 2 if isinstance(error, SetupError) else 1)
+        return _refuse(_with_next_step(" ".join(str(error).splitlines())), 2 if isinstance(error, SetupError) else 1)
     except NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
         return error.exit_code
@@ -159,6 +159,19 @@ def _harmless_output() -> Iterator[None]:
     with redirect_stdout(cast("IO[str]", HarmlessOutput(stream))):
         yield
     stream.flush()
+
+
+_NEXT_STEPS: Final = {
+    "CODE: 16  DESC: not authenticated": "Set --access-key and --secret-key",
+    "the peer's certificate was not accepted": "Set --tls-ca to a PEM file of its authority",
+    "connection lost: closed by the peer": "If its port requires TLS, set --tls",
+}
+"""End of the message of a client that says what failed -> the option that is missing."""
+
+
+def _with_next_step(message: str) -> str:
+    step = next((step for failure, step in _NEXT_STEPS.items() if failure in message), None)
+    return message if step is None else f"{message}. {step}."
 
 
 def _refuse(message: str, code: int) -> int:

@@ -60,7 +60,7 @@ def lock_lake(lake_dir: Path) -> IO[str]:
         holder = lock.read().strip() or "unknown"
         lock.close()
         raise SetupError(
-            f"{lake_dir} is already held by another fold (process {holder}). Stop it, or choose another --data-dir."
+            f"{lake_dir} is in use by a running fold (process {holder}). Stop it, or choose another --data-dir."
         ) from error
     lock.seek(0)
     lock.truncate()

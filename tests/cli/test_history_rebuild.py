@@ -29,7 +29,7 @@ def test_intervals_are_made_anew(tmp_path: Path) -> None:
     with closing(lock_lake(tmp_path / "lake")):
         refused = command(*words)
     assert refused.returncode == 2
-    assert "is already held by another fold" in refused.stderr
+    assert "is in use by a running fold" in refused.stderr
     done = process(*words)
     assert done.returncode == 0, done
     assert "interval tables rebuilt from the changes of epochs 1 to " in done.stdout

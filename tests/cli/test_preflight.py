@@ -302,7 +302,7 @@ def test_variables_of_http(
 @pytest.mark.parametrize("command", ["serve", "fold"])
 def test_a_lake_that_another_fold_holds(tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str) -> None:
     with lock_lake(tmp_path / "data" / "lake"):
-        assert "already held by another fold" in refused(*words_of(command, ports))
+        assert "in use by a running fold" in refused(*words_of(command, ports))
     (tmp_path / "data" / "lake" / "fold.lock").write_text("1234")
     with pytest.raises(AssertionError, match="it went on"):
         refused(*words_of(command, ports))

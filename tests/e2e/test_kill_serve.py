@@ -93,7 +93,7 @@ def test_a_start_right_after_a_kill_goes_on(server: Routelake, request: pytest.F
     try:
         assert second.process is not None
         assert second.process.wait(60) == 2, second.log_tail()
-        assert "already held by another fold" in second.log_tail()
+        assert "in use by a running fold" in second.log_tail()
         assert "waiting for processes" not in second.log_tail()
     finally:
         second.kill()

@@ -256,7 +256,7 @@ def test_nothing_is_restored_under_those_who_use_it(data: Path, backup: Path, us
     was = tree(data)
     code, printed = told("restore", backup, "--data-dir", data)
     assert code == 2
-    assert ("is in use. Stop routelake" if user == "log" else "already held by another fold") in printed
+    assert ("is in use. Stop routelake" if user == "log" else "in use by a running fold") in printed
     assert tree(data) == was
 
 
