@@ -29,7 +29,7 @@ def serve(*, data: DataOptions, of_gateways: GatewayOptions, of_fold: FoldOption
     listen = of_gateways.listening()
     of_gateways.validate(data, listen, supervised=True)
     of_fold.validate(data)
-    from cli.child import child, gateways, supervise
+    from cli.supervised import child, gateways, supervise
 
     children = [*gateways(of_gateways, listen, data), child("fold", data, of_fold)]
     raise typer.Exit(supervise(children, data, listen, of_gateways))
@@ -43,7 +43,7 @@ def gateway(*, data: DataOptions, options: GatewayOptions) -> None:
     configure("serve")
     listen = options.listening()
     options.validate(data, listen, supervised=True)
-    from cli.child import gateways, supervise
+    from cli.supervised import gateways, supervise
 
     raise typer.Exit(supervise(gateways(options, listen, data), data, listen, options))
 

@@ -2,7 +2,7 @@
 """Live gateways of an event log, and their addresses. Each gateway appends a CLOCK every few seconds, under its id.
 
 An id that reads ``HOST:PORT`` is taken for the address that brokers and clients reach that gateway by; ``HOST:PORT/N``
-for worker N of one (`cli.child.gateways`). Other ids are no addresses.
+for worker N of one (`cli.supervised.gateways`). Other ids are no addresses.
 Clients are told IP addresses: rocketmq-client-go takes nothing else.
 """
 

@@ -32,12 +32,12 @@ def _loaded() -> TyperGroup:
     """All sub-commands, in the order in which help lists them."""
     from cli.admin import namesrv_commands, topic_commands, topic_views
     from cli.admin.cluster_commands import cluster_list
-    from cli.admin.command import add_command
+    from cli.admin.command import Work, add_command
     from cli.admin.compare_command import compare
 
     app = typer.Typer(**TEXT)
     add_command(app, "updateTopic", topic_commands.update_topic, output_letter=False)
-    for name, work in {
+    commands: dict[str, Work] = {
         "updateTopicList": topic_commands.update_topic_list,
         "updateTopicPerm": topic_commands.update_topic_perm,
         "deleteTopic": topic_commands.delete_topic,
@@ -55,7 +55,8 @@ def _loaded() -> TyperGroup:
         "getNamesrvConfig": namesrv_commands.get_namesrv_config,
         "updateNamesrvConfig": namesrv_commands.update_namesrv_config,
         "compare": compare,
-    }.items():
+    }
+    for name, work in commands.items():
         add_command(app, name, work)
     return typer.main.get_group(app)
 

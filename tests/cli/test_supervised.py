@@ -13,12 +13,12 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from cli.child import child, gateways, settings_of
 from cli.data_options import DataOptions
 from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions
 from cli.options import Options
 from cli.preflight import Listen
+from cli.supervised import child, gateways, settings_of
 
 LISTEN = Listen("127.0.0.1", 8081), Listen("::1", 9877)
 
