@@ -15,7 +15,7 @@ import ipaddress
 import re
 from typing import Final
 
-from schemas.topic_names import LEGAL, TOPIC_MAX_LENGTH, max_topic_length
+from schemas.topic_names import TOPIC_MAX_LENGTH, max_topic_length
 
 MAX_NAME: Final = TOPIC_MAX_LENGTH
 """Longest brokerName and clusterName: a broker makes a topic of each."""
@@ -23,33 +23,24 @@ MAX_NAME: Final = TOPIC_MAX_LENGTH
 MAX_ADDRESS: Final = 262
 """A host name of 253 characters, a colon and a port, or a bracketed IPv6 address."""
 
-_TOPIC_CHARACTER = re.compile(r"[%|A-Za-z0-9_-]")
-_NAME = re.compile(r"[%|A-Za-z0-9_.-]+")
-_NAME_CHARACTER = re.compile(r"[%|A-Za-z0-9_.-]")
+_CHARACTER = re.compile(r"[%|A-Za-z0-9_-]")
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9._-]{1,253})):(?P<port>[0-9]{1,5})")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 
 def topic_problem(topic: str) -> str | None:
     """Return why a topic name is refused (TopicValidator.validateTopic), or None."""
-    if not topic.strip():
-        return "a topic name must not be blank"
-    if not LEGAL.fullmatch(topic):
-        return f"a topic name may hold only letters, digits and % | _ -, not {_odd_one(topic, _TOPIC_CHARACTER)}"
-    limit = max_topic_length(topic)
-    if len(topic) > limit:
-        return f"a topic name may have at most {limit} characters, this one has {len(topic)}"
-    return None
+    return _name_problem(topic, "a topic name", max_topic_length(topic))
 
 
 def broker_name_problem(name: str) -> str | None:
     """Return why a brokerName is refused, or None."""
-    return _name_problem(name, "a brokerName")
+    return _name_problem(name, "a brokerName", MAX_NAME, with_dots=True)
 
 
 def cluster_name_problem(name: str) -> str | None:
     """Return why a clusterName is refused, or None."""
-    return _name_problem(name, "a clusterName")
+    return _name_problem(name, "a clusterName", MAX_NAME, with_dots=True)
 
 
 def address_problem(address: str) -> str | None:
@@ -76,13 +67,15 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def _name_problem(name: str, what: str) -> str | None:
+def _name_problem(name: str, what: str, limit: int, *, with_dots: bool = False) -> str | None:
     if not name.strip():
         return f"{what} must not be blank"
-    if not _NAME.fullmatch(name):
-        return f"{what} may hold only letters, digits and % | _ - . , not {_odd_one(name, _NAME_CHARACTER)}"
-    if len(name) > MAX_NAME:
-        return f"{what} may have at most {MAX_NAME} characters, this one has {len(name)}"
+    odd = next((one for one in name if not (_CHARACTER.match(one) or (with_dots and one == "."))), None)
+    if odd is not None:
+        shown = repr(odd) if odd.isascii() and odd.isprintable() else f"U+{ord(odd):04X}"
+        return f"{what} may hold only letters, digits and % | _ -{' . ' if with_dots else ''}, not {shown}"
+    if len(name) > limit:
+        return f"{what} may have at most {limit} characters, this one has {len(name)}"
     return None
 
 
@@ -105,9 +98,3 @@ def _host_problem(host: str) -> str | None:
     if not all(map(_LABEL.fullmatch, labels)):
         return "the host is neither an IP address nor a host name"
     return None
-
-
-def _odd_one(name: str, allowed: re.Pattern[str]) -> str:
-    """The first character that is not allowed, as something that can be read wherever it ends up."""
-    odd = next(character for character in name if not allowed.match(character))
-    return f"{odd!r}" if odd.isascii() and odd.isprintable() else f"U+{ord(odd):04X}"
