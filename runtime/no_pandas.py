@@ -33,8 +33,8 @@ def keep_pandas_out() -> None:
     """Let pyarrow decide now that there is no pandas.
 
     It imports pandas, if there is one, the first time it makes an array: 0.85 s of processor time and 44 MB that
-    routelake has no use for. Asked once, it never asks again. Call it first, in a process of its own. ``to_pandas`` does
-    not work afterwards. Nothing happens where pandas is loaded already.
+    routelake has no use for. Asked once, it never asks again. Call it first, in a process of its own. ``to_pandas``
+    does not work afterwards. Nothing happens where pandas is loaded already.
     """
     if "pandas" in sys.modules:
         return
