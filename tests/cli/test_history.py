@@ -117,7 +117,7 @@ def test_pages_make_one_answer(past: Past, capsys: pytest.CaptureFixture[str]) -
     for source in (of_gateway(past.live.http_url), of_tables(lake_place(past.folder, ""))):
         show_changes(source.changes({}, 3), Form.JSON, None, None, source.events_not_in_tables)
         assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == past.changes
-        show_changes(source.changes({}, 3), Form.CSV, 4, None)
+        show_changes(source.changes({}, 3), Form.CSV, 4, None, source.events_not_in_tables)
         assert len(list(csv.DictReader(io.StringIO(capsys.readouterr().out)))) == 4
         show_diff(source.diff({"from": str(past.wiped - 1)}, 3), Form.JSON, None, None)
         assert len(json.loads(capsys.readouterr().out)["differences"]) == 10
