@@ -80,7 +80,7 @@ class Request(NamedTuple):
     sender: Sender
 
 
-Handler = Callable[[Request], Awaitable[RemotingCommand]]
+Handler = Callable[[Request], Awaitable[RemotingCommand | Reply]]
 
 
 class NameServerHandler:
@@ -163,7 +163,7 @@ class NameServerHandler:
         """Return whether an unknown topic may be that of a registration whose broker has not waited for it."""
         return self._registrations.may_come_one_way and self._is_unknown(query)
 
-    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Reply:
         """Answer one request. An exception becomes an answer (`remoting.codec.reply.failure`)."""
         commands.check_header_fields(command)
         sender = await self._access.admit(command, connection)
@@ -273,7 +273,7 @@ class NameServerHandler:
             body=b"" if live is None else encode_data_version(live.data_version),
         )
 
-    async def _heartbeat(self, request: Request) -> RemotingCommand:
+    async def _heartbeat(self, request: Request) -> RemotingCommand | Reply:
         command, connection, sender = request
         known = self._heartbeats.find(connection.id, command)
         if known is None:
@@ -285,7 +285,7 @@ class NameServerHandler:
             if connection.closed:
                 self._heartbeats.forget(connection.id)
         await self._gateway.write(known.event, sender, (known.key, known.payload))
-        return response()
+        return _OK
 
     async def _get_broker_member_group(self, request: Request) -> RemotingCommand:
         header = commands.read_broker_header(request.command)
@@ -301,7 +301,7 @@ class NameServerHandler:
 
     # --- topics ---
 
-    async def _get_route(self, request: Request) -> RemotingCommand:
+    async def _get_route(self, request: Request) -> Reply:
         """An unknown topic may have been made by a message a moment ago, and its broker's registration be under way.
 
         RocketMQ's brokers before 5.0 do not wait for it before they answer the message, and a client that is told
@@ -310,12 +310,12 @@ class NameServerHandler:
         query = self.inline.read(request.command)
         topic = query.topic
         if topic is None or not may_exist(topic) or not self._registrations.may_come_one_way:
-            return self._route_reply(query).command
+            return self._route_reply(query)
         if self._is_unknown(query):
             await self._registrations.settled(_SETTLED_S)
         if self._is_unknown(query) and self._unknown.was_asked(topic, time.monotonic()):
             await self._registrations.arrived(lambda: not self._is_unknown(query), _ON_ITS_WAY_S)
-        return self._route_reply(query).command
+        return self._route_reply(query)
 
     async def _get_all_topic_list(self, _request: Request) -> RemotingCommand:
         if not self._gateway.settings.enable_all_topic_list:
@@ -460,3 +460,4 @@ def topic_not_exist(topic: str | None) -> RemotingCommand:
 
 
 _TOPIC_NOT_EXIST: Final = RemarkTemplate(topic_not_exist)
+_OK: Final = EncodedReply(response())

@@ -151,7 +151,8 @@ class InMemoryNameServer:
             serialize_type=SerializeType.ROCKETMQ if binary else SerializeType.JSON,
         )
         try:
-            answer = await self.handler.handle(command, self._connection(channel))
+            reply = await self.handler.handle(command, self._connection(channel))
+            answer = reply if isinstance(reply, RemotingCommand) else reply.command
         except RoutelakeError as error:
             answer = failure(error)
         return Response(answer.code, answer.ext_fields, answer.body, answer.remark)

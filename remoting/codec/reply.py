@@ -82,17 +82,25 @@ def response(
     return RemotingCommand(code, ext_fields, body, remark, FLAG_RESPONSE)
 
 
-def encode_reply(request: RemotingCommand, reply: RemotingCommand) -> tuple[bytes, bytes]:
+def encode_reply(request: RemotingCommand, reply: RemotingCommand | Reply) -> tuple[bytes, bytes]:
     """The reply's frame with the request's opaque; nothing when the request was oneway.
 
+    Args:
+        request: The request.
+        reply: The reply, encoded or not.
+
     Returns:
-        Everything before the body, and the reply's own body: a large one need not be copied.
+        Everything before the last piece, and the last piece, which is the reply's own body: a large one need not be
+        copied.
 
     Raises:
         ProtocolError: The reply does not fit into a frame.
     """
     if request.flag & FLAG_ONEWAY:
         return b"", b""
+    if not isinstance(reply, RemotingCommand):
+        pieces = reply.pieces(b"%d" % request.opaque)
+        return b"".join(pieces[:-1]), pieces[-1]
     reply.opaque = request.opaque
     reply.flag |= FLAG_RESPONSE
     return encode_header(reply, SerializeType.JSON), reply.body

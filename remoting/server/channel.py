@@ -71,7 +71,7 @@ CLOSE_GRACE_S: Final = 5.0
 class Handler(Protocol):
     """Interface that the server calls for connections and requests. All methods are called on the event loop."""
 
-    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Reply | None:
         """The answer to a request; None for none at all. What it raises becomes an answer (`answers.failure`).
 
         A large body has to be the same object for all who are told the same: it is kept until the last has read it.
@@ -137,8 +137,8 @@ class RunningRequest:
         self.command = command
         self.connection = connection
         self.fields_bytes = size_bytes - len(command.body)
-        self.reply: RemotingCommand | None = None
-        self._work: Coroutine[Any, Any, RemotingCommand | None] | None = None
+        self.reply: RemotingCommand | Reply | None = None
+        self._work: Coroutine[Any, Any, RemotingCommand | Reply | None] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -467,7 +467,7 @@ class Connection(Secured):
         if self._backlog or not self._reading:
             self.go_on()
 
-    def _answer(self, command: RemotingCommand, reply: RemotingCommand) -> None:
+    def _answer(self, command: RemotingCommand, reply: RemotingCommand | Reply) -> None:
         transport = self._open
         if transport is None:
             return
