@@ -32,13 +32,13 @@ from api.gateway.metrics import Metrics
 from api.gateway.repeated_requests import RegistrationCache
 from nameserver.view.conversions import changes_nothing
 from nameserver.view.snapshot import RegistrationResult, RouteView
-from remoting.codec.bounds import address_of
+from remoting.codec.bounds import address_of_peer
 from remoting.codec.commands import RefusedError, RequestContext, read_bool, to_event
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.registration import inflated_bytes
 from schemas.codes import V5_0_0
 from schemas.errors import QuotaError
-from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
+from schemas.events import Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.limits import MAX_GROUP_ADDRESSES
 from schemas.outcomes import TOPICS_REQUIRED
@@ -314,7 +314,7 @@ class Registrations:
             The event without its topics, and what became of it. Topics that were left out, and turn out to be needed,
             come with its next registration.
         """
-        address, joined = _address(context.actor), ExitStack()
+        address, joined = address_of_peer(context.actor.peer or ""), ExitStack()
         try:
             async with self._large_at_a_time.of(address):
                 read = await self._read_large(command, context, address)
@@ -383,11 +383,6 @@ class Registrations:
 
 def _topicless(event: RegisterBroker) -> RegisterBroker:
     return msgspec.structs.replace(event, topic_config_table=None)
-
-
-def _address(actor: Actor) -> str:
-    """Return the key that counts as one address of a peer."""
-    return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
 
 
 async def _wait(future: asyncio.Future[None], timeout_s: float) -> None:

@@ -16,6 +16,7 @@ import heapq
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -190,3 +191,9 @@ def address_of(host: str) -> str:
     except ValueError:
         return host
     return str(address.ipv4_mapped or ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+
+
+@lru_cache(10_000)
+def address_of_peer(peer: str) -> str:
+    """`address_of` of a peer, from host:port."""
+    return address_of(peer.rpartition(":")[0].strip("[]"))

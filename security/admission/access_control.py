@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 import structlog
 from prometheus_client import Counter
 
-from remoting.codec.bounds import address_of
+from remoting.codec.bounds import address_of_peer
 from runtime.supervised_tasks import critical_task
 from schemas.errors import RoutelakeError
 from schemas.events import AccessRefused, Actor
@@ -118,7 +118,7 @@ class AccessControl:
         self._counter.labels(self.policy.mode, verdict.reason, refused.needed).inc()
         topic, broker_name = _short(refused.topic, _NAME_CHARS), _short(refused.broker_name, _NAME_CHARS)
         refused = refused._replace(verdict=verdict, topic=topic, broker_name=broker_name)
-        who = refused.found.user or address_of(refused.peer.rpartition(":")[0].strip("[]"))
+        who = refused.found.user or address_of_peer(refused.peer)
         share = (refused.via, verdict.reason)
         count = self._notices.due((who, refused.request), refused, time.monotonic(), share)
         if count:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from nameserver.state_machine.state import LiveInfo
 from nameserver.view.snapshot import RouteView
-from remoting.codec.bounds import address_of
+from remoting.codec.bounds import address_of_peer
 from remoting.server.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
@@ -53,7 +53,7 @@ def peer_name(actor: Actor) -> str:
     """Return the name of a peer for the quotas, over either protocol: the user, else the address."""
     if actor.user is not None:
         return user_name(actor.user)
-    return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
+    return address_of_peer(actor.peer or "")
 
 
 def user_name(user: str) -> str:
@@ -200,7 +200,7 @@ class GatewayQuotas:
         Raises:
             QuotaError: The quota is used up, and the broker's last heartbeat is old, or the broker is unknown.
         """
-        who, now_s = peer_name(actor), self._clock()
+        who, now_s, log_size = peer_name(actor), self._clock(), log_bytes(payload_bytes)
         age = math.inf
         if live is not None:
             age_ms = now_ms - live.last_update_ms
@@ -208,9 +208,9 @@ class GatewayQuotas:
         if age < _YOUNG and self._limiter.is_low(HEARTBEAT_BYTES, who, now_s):
             self.unwritten += 1  # what is left is for those that need it
             return False
-        refusal = self._limiter.take(HEARTBEAT_BYTES, who, now_s, log_bytes(payload_bytes))
+        refusal = self._limiter.take(HEARTBEAT_BYTES, who, now_s, log_size)
         if refusal is None:
-            self.charged_bytes[HEARTBEAT_BYTES] += log_bytes(payload_bytes)
+            self.charged_bytes[HEARTBEAT_BYTES] += log_size
             return True
         if age < _NOT_OLD:
             self.unwritten += 1
