@@ -143,16 +143,17 @@ class NameServerHandler:
     # --- what the server calls ---
 
     def _route_reply(self, query: RouteRequest) -> Reply:
-        if not self._gateway.is_ready_for_service:
+        gateway, topic, form = self._gateway, query.topic, query.form
+        if not gateway.is_ready_for_service:
             return EncodedReply(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
-        if query.topic is not None:
-            answer = self._answers.route(self._gateway.view, query.topic, query.form.numeric_keys, query.form.zone)
-            if answer is not None:
-                if answer.serial:
-                    query.reply = answer.reply
-                return answer.reply
-            return _TOPIC_NOT_EXIST.fill(query.topic)
-        return EncodedReply(topic_not_exist(None))
+        if topic is None:
+            return EncodedReply(topic_not_exist(None))
+        answer = self._answers.route(gateway.shown.view, topic, form.numeric_keys, form.zone)
+        if answer is None:
+            return _TOPIC_NOT_EXIST.fill(topic, query.plain)
+        if answer.serial:
+            query.reply = answer.reply
+        return answer.reply
 
     def _is_unknown(self, query: RouteRequest) -> bool:
         """Return whether the live view lacks the topic; if the latest epoch is shown, waiting makes no difference."""

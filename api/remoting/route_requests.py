@@ -96,6 +96,7 @@ class RouteRequest(msgspec.Struct, eq=False, weakref=True):
     Attributes:
         form: Request without the topic.
         topic: Topic; None if the request names none.
+        plain: Encoded topic, where its characters are known to be plain (`remoting.codec.reply.is_plain`).
         reply: The current reply, if it has been found.
         is_used: Whether it was repeated since the cache last looked for room.
         key: Key in `RouteRequests`; None if it is not there.
@@ -104,6 +105,7 @@ class RouteRequest(msgspec.Struct, eq=False, weakref=True):
 
     form: Form
     topic: str | None
+    plain: bytes | None = None
     key: Key | None = None
     reply: EncodedReply | None = None
     is_used: bool = False
@@ -208,7 +210,7 @@ class RouteRequests:
         found = self._peek_form((head, tail, after))
         if found is None or not topic or len(topic) > MAX_NAME_BYTES or not is_plain(topic):
             return None
-        return RouteRequest(found[0], topic.decode(), key)
+        return RouteRequest(found[0], topic.decode(), topic, key)
 
     def _learn_form(self, key: tuple[bytes, bytes], form: Form, command: RemotingCommand) -> None:
         """Remember how a header looks around its topic, if other topics in that place decode to the same but for it."""
@@ -231,6 +233,7 @@ class RouteRequests:
     def _remember(self, query: RouteRequest) -> None:
         """Find it by its header from now on, and take its reply from it when the view moves."""
         self._with_replies.add(query)
+        query.plain = None  # the reply has it
         key = query.key
         if key is not None and self._peek(key) is None:
             signed = query.form.signed

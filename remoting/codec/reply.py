@@ -157,6 +157,7 @@ class RemarkTemplate:
         length: Length of its header, without text and opaque.
         before: Header between opaque and text.
         after: Header after the text.
+        starts: Everything before the opaque, by the length of the header.
     """
 
     def __init__(self, make: Callable[[str], RemotingCommand]) -> None:
@@ -171,20 +172,24 @@ class RemarkTemplate:
         self._head, tail = json_header_around_opaque(command)
         self.before, self.after = tail.split(_PLACE.encode())
         self.length = len(self._head) + len(tail) - len(_PLACE)
-        self._starts: dict[int, bytes] = {}
+        self.starts: dict[int, bytes] = {}
 
-    def fill(self, text: str) -> Reply:
-        """The reply for a text."""
-        encoded = text.encode()
-        if not is_plain(encoded):
-            return EncodedReply(self.make(text))
-        return _FilledReply(self, encoded, self.code, _AROUND_BYTES + self.length + len(encoded))
+    def fill(self, text: str, plain: bytes | None = None) -> Reply:
+        """The reply for a text.
+
+        Args:
+            text: The text.
+            plain: The encoded text, if it is known to be plain (`is_plain`).
+        """
+        if plain is None:
+            plain = text.encode()
+            if not is_plain(plain):
+                return EncodedReply(self.make(text))
+        return _FilledReply(self, plain, self.code, _AROUND_BYTES + self.length + len(plain))
 
     def start(self, length: int) -> bytes:
-        """Everything before the opaque, of a reply whose header has this length."""
-        found = self._starts.get(length)
-        if found is None:
-            found = self._starts[length] = frame_start(SerializeType.JSON, length, 0) + self._head
+        """Make the entry of `starts` for a header of this length."""
+        found = self.starts[length] = frame_start(SerializeType.JSON, length, 0) + self._head
         return found
 
 
@@ -201,8 +206,8 @@ class _FilledReply(msgspec.Struct, eq=False, gc=False):
         return self.template.make(self.text.decode())
 
     def pieces(self, digits: bytes) -> tuple[bytes, ...]:
-        template = self.template
-        start = template.start(self.size - _AROUND_BYTES + len(digits))
+        template, length = self.template, self.size - _AROUND_BYTES + len(digits)
+        start = template.starts.get(length) or template.start(length)
         return start, digits, template.before, self.text, template.after
 
 
