@@ -13,6 +13,7 @@ The *routing key* next to a payload names the state that an event touches (`rout
 from __future__ import annotations
 
 import hashlib
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -380,5 +381,5 @@ def decode(payload: bytes) -> AnyEvent:
 
 def topic_config_digest(topic_config_table: dict[str, QueueRow]) -> str:
     """Order-free fingerprint of a registration's topics: equal digests mean equal tables."""
-    rows = sorted(topic_config_table.items())
+    rows = sorted(topic_config_table.items(), key=itemgetter(0))  # without a key it compares names twice
     return hashlib.blake2b(_encoder.encode(rows), digest_size=12).hexdigest()

@@ -92,10 +92,12 @@ def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | Non
     if not old:
         return TopicChanges(name, list(new), [None] * len(new), list(new.values())) if new else None
     was, now = old.get, new.get
-    changed = [topic for topic, row in new.items() if was(topic) != row]
-    changed += [topic for topic in old if topic not in new]
+    known = after.topics.changed_since(before.topics)
+    if known is None:
+        known = [topic for topic, row in new.items() if was(topic) != row]
+        known += [topic for topic in old if topic not in new]
     # A state that came back from the tables holds its rows in another order; history must not tell.
-    changed.sort()
+    changed = sorted(known)
     return TopicChanges(name, changed, list(map(was, changed)), list(map(now, changed))) if changed else None
 
 

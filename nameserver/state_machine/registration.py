@@ -27,7 +27,6 @@ from nameserver.state_machine.state import (
     LiveInfo,
     Outcome,
     RegisteredMapping,
-    TopicTable,
     alive_until_ms,
     each_row,
     without,
@@ -156,8 +155,7 @@ def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool,
         updates = {topic: row for topic, row in table.items() if topic not in rows}
     if not updates and not removed:
         return group
-    kept = {topic: row for topic, row in rows.items() if topic not in removed} if removed else rows
-    return replace(without_digests(group) if removed else group, topics=TopicTable({**kept, **updates}))
+    return replace(without_digests(group) if removed else group, topics=group.topics.changed(updates, removed))
 
 
 def _with_mappings(group: BrokerGroup, event: RegisterBroker, at: At) -> BrokerGroup:

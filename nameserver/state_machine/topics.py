@@ -13,7 +13,6 @@ from nameserver.state_machine.state import (
     Outcome,
     TopicTable,
     each_row,
-    without,
 )
 from schemas.broker import PERM_READ, PERM_WRITE, QueueRow
 from schemas.events import AddWritePerm, DeleteTopic, RegisterTopic, WipeWritePerm
@@ -30,7 +29,7 @@ def delete_topic(group: BrokerGroup, event: DeleteTopic) -> tuple[BrokerGroup, O
         return group, OUTCOME_UNCHANGED
     if event.topic not in group.topics:
         return group, OUTCOME_UNCHANGED
-    kept = TopicTable(without(group.topics.rows, event.topic))
+    kept = group.topics.changed({}, [event.topic])
     return replace(without_digests(group), topics=kept), OUTCOME_APPLIED
 
 
@@ -42,7 +41,7 @@ def register_topic(group: BrokerGroup, event: RegisterTopic) -> tuple[BrokerGrou
     row = QueueRow(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
     if group.topics.rows.get(event.topic) == row:
         return group, OUTCOME_UNCHANGED
-    return replace(group, topics=TopicTable({**group.topics.rows, event.topic: row})), OUTCOME_APPLIED
+    return replace(group, topics=group.topics.changed({event.topic: row})), OUTCOME_APPLIED
 
 
 def wipe_write_perm(group: BrokerGroup, event: WipeWritePerm) -> tuple[BrokerGroup, Outcome]:
