@@ -104,9 +104,9 @@ def health(
 
     Exit code: 0 it runs, 1 it does not.
     """
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from http.client import HTTPException
 
-    from runtime.progress import trusting
+    from runtime.progress import ask_gateway
 
     try:
         at = preflight.listen_address(http, "--http", 8080).local
@@ -114,24 +114,15 @@ def health(
         print(f"routelake: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     ends_at = monotonic() + timeout_s
-    # Neither a proxy of the environment nor the name in the gateway's certificate matters here.
-    tries = (
-        HTTPConnection(at.host, at.port),
-        HTTPSConnection(at.host, at.port, context=trusting()),
-    )
     failures = []
-    for connection in tries:
-        connection.timeout = max(0.001, ends_at - monotonic())
+    for scheme in ("http", "https"):
         try:
-            connection.request("GET", "/healthz", headers={"Host": f"127.0.0.1:{at.port}"})
-            status = connection.getresponse().status
+            status, _ = ask_gateway(f"{scheme}://{at}/healthz", max(0.001, ends_at - monotonic()))
         except (OSError, HTTPException) as error:
             failures.append(str(error) or type(error).__name__)
             if isinstance(error, TimeoutError):
                 break
             continue
-        finally:
-            connection.close()
         if status == HTTPStatus.OK:
             print(f"{at}: healthy")
             return

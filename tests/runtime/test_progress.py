@@ -76,6 +76,15 @@ def test_a_gateway_at_the_head_is_ready_before_spark_is() -> None:
     assert lines == ["gateway ready in 0.0 s; starting Spark ..."]
 
 
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with gateway({"ready": True, "checks": {}}) as url:
+        assert Startup(url, spark=False, say=lambda line: None).look()
+
+
 def test_a_gateway_that_does_not_answer_and_one_that_is_somebody_else() -> None:
     lines: list[str] = []
     with gateway({"hello": "world"}) as other:
