@@ -44,8 +44,6 @@ from schemas.tables import (
 
 _SLICE_ROWS: Final = 500
 
-_QUEUE_COLUMNS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
-
 _mapping_decoder = msgspec.json.Decoder(TopicQueueMappingInfo, strict=False)
 _channels_decoder = msgspec.json.Decoder(dict[str, HeardChannel])
 
@@ -133,7 +131,7 @@ def _row_codes(table: pa.Table) -> tuple[pa.Array, list[Row]]:
     packed: list[tuple[int, int]] = []
     """(least, how many) of each column that is in `codes` next to the place in `known`, the last one lowest."""
     size = 1
-    for name in _QUEUE_COLUMNS:
+    for name in TOPIC_QUEUE_TABLE.value_columns:
         column = pc.fill_null(table[name], 0)
         bounds = pc.min_max(column)
         least, count = bounds["min"].as_py(), bounds["max"].as_py() - bounds["min"].as_py() + 1
@@ -172,25 +170,19 @@ def _ints(array: pa.Array) -> memoryview:
 
 def broker_rows(table: pa.Table) -> Iterator[tuple[str, BrokerRow | None]]:
     """brokerAddrTable."""
-    columns = ("brokerName", "cluster", "brokerAddrs", "zoneName", "enableActingMaster")
-    for gone, (name, cluster, addrs, zone, acting) in _records(table, columns):
+    for gone, (name, cluster, addrs, zone, acting) in _records(table, BROKER_ADDR_TABLE):
         yield name, None if gone else BrokerRow(cluster or "", dict(sorted(addrs or ())), zone, bool(acting))
 
 
 def cluster_members(table: pa.Table) -> Iterator[tuple[tuple[str, str], bool]]:
     """clusterAddrTable."""
-    for gone, (cluster, broker_name) in _records(table, ("cluster", "brokerName")):
+    for gone, (cluster, broker_name) in _records(table, CLUSTER_ADDR_TABLE):
         yield (cluster, broker_name), not gone
 
 
 def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveInfo | None]]:
     """brokerLiveTable."""
-    columns = (
-        *("brokerName", "clusterName", "brokerAddr", "lastUpdateTimestamp", "lastUpdateOffset"),
-        *("heartbeatTimeoutMillis", "expireTimestamp", "dataVersionStateVersion", "dataVersionTimestamp"),
-        *("dataVersionCounter", "haServerAddr", "topicConfigDigest", "channels"),
-    )
-    for gone, (name, cluster, addr, *values) in _records(table, columns):
+    for gone, (name, cluster, addr, *values) in _records(table, BROKER_LIVE_TABLE):
         if gone:
             yield (name, cluster, addr), None
             continue
@@ -205,15 +197,13 @@ def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveInfo | None]]:
 
 def filter_servers(table: pa.Table) -> Iterator[tuple[LiveKey, tuple[str, ...] | None]]:
     """filterServerTable."""
-    columns = ("brokerName", "clusterName", "brokerAddr", "filterServerList")
-    for gone, (name, cluster, addr, servers) in _records(table, columns):
+    for gone, (name, cluster, addr, servers) in _records(table, FILTER_SERVER_TABLE):
         yield (name, cluster, addr), None if gone else tuple(servers or ())
 
 
 def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], RegisteredMapping | None]]:
     """topicQueueMappingInfoTable."""
-    columns = ("brokerName", "topic", "bname", "mapping", "registeredOffset")
-    for gone, (broker_name, topic, bname, mapping, offset) in _records(table, columns):
+    for gone, (broker_name, topic, bname, mapping, offset) in _records(table, TOPIC_QUEUE_MAPPING_INFO_TABLE):
         yield (
             (broker_name, topic, bname),
             None if gone or mapping is None else RegisteredMapping(_mapping_decoder.decode(mapping), offset or 0),
@@ -222,16 +212,16 @@ def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], Regist
 
 def kv_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str | None] | None]]:
     """kvConfigTable."""
-    for gone, (namespace, key, value) in _records(table, ("namespace", "key", "value")):
+    for gone, (namespace, key, value) in _records(table, KV_CONFIG_TABLE):
         yield (namespace, key), None if gone else (value,)
 
 
-def _records(table: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[bool, tuple[Any, ...]]]:
+def _records(table: pa.Table, spec: Table) -> Iterator[tuple[bool, tuple[Any, ...]]]:
     """(removed, cells) of each row; in slices, since Arrow keeps the interpreter lock while it makes Python objects."""
     for start in range(0, table.num_rows, _SLICE_ROWS):
         part = table.slice(start, _SLICE_ROWS)
         gone = part[GONE].to_pylist() if GONE in part.column_names else repeat(False, part.num_rows)
-        yield from zip(gone, zip(*(part[name].to_pylist() for name in columns), strict=True), strict=True)
+        yield from zip(gone, zip(*(part[name].to_pylist() for name in spec.column_names), strict=True), strict=True)
 
 
 _CODES: Final = {TOPIC_QUEUE_TABLE.name: ("brokerName", "topic")}

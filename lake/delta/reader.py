@@ -26,6 +26,7 @@ import pyarrow.dataset as pds
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
+from lake.delta.data_file import BEFORE, CHANGE_TYPE, DELETED
 from lake.delta.log import LOG_FOLDER, Entry, File, active, decode_entry, entry_name, is_local, table_uri
 from lake.delta.types import arrow_schema
 from lake.store import store_of
@@ -33,10 +34,6 @@ from schemas.tables import Table
 
 GONE: Final = "_gone"
 """Boolean column of what `CommitReader.changes` returns: this row was removed."""
-
-_CHANGE_TYPE: Final = "_change_type"
-_PREIMAGE: Final = "update_preimage"
-_DELETE: Final = "delete"
 
 _MAX_AHEAD: Final = 200
 """Commits that are read before they are asked for: the objects are held in memory."""
@@ -150,12 +147,12 @@ class CommitReader:
         there: list[pa.Table] = []
         for file in feed:
             pause()
-            part = self._read(file, (*self._table.column_names, _CHANGE_TYPE))
-            kind = part[_CHANGE_TYPE]
-            part = part.drop_columns([_CHANGE_TYPE])
-            removed = pc.equal(kind, _DELETE)
+            part = self._read(file, (*self._table.column_names, CHANGE_TYPE))
+            kind = part[CHANGE_TYPE]
+            part = part.drop_columns([CHANGE_TYPE])
+            removed = pc.equal(kind, DELETED)
             gone.append(part.filter(removed))
-            there.append(part.filter(pc.invert(pc.or_(removed, pc.equal(kind, _PREIMAGE)))))
+            there.append(part.filter(pc.invert(pc.or_(removed, pc.equal(kind, BEFORE)))))
         for files, parts in () if feed else ((entry.removed, gone), (entry.added, there)):
             for file in files:
                 if file.data_change:

@@ -25,6 +25,7 @@ from deltalake.exceptions import DeltaError
 from lake.commits import last_commit
 from lake.delta.ddl import open_table
 from lake.delta.log import damage_in
+from lake.delta.query import texts
 from lake.delta.reader import CommitReader
 from lake.delta.types import arrow_schema
 from lake.history.interval_rows import CLOSES, CODES, COLUMNS, END_COLUMNS, KIND, NEW, Step, merge_schema, plain, step
@@ -250,8 +251,7 @@ def _merge(intervals: Intervals, table: DeltaTable, done: Step, transaction: Com
     terms += [f't."{name}" = s."{name}"' for name in intervals.source.key]
     for name in intervals.table.partition_by:
         if name != IS_OPEN:
-            values = sorted(pc.unique(closes[name]).to_pylist())
-            terms.append(f't."{name}" in (' + ", ".join("'" + value.replace("'", "''") + "'" for value in values) + ")")
+            terms.append(f't."{name}" in {texts(sorted(pc.unique(closes[name]).to_pylist()))}')
     done_by = (
         table.merge(
             pa.concat_tables([closes, new]),

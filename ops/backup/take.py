@@ -33,7 +33,7 @@ from eventlog.sqlite.file import connect_reader, read_log_id, refuse_moved, sqli
 from eventlog.sqlite.start import LockedLog, check_extent, clear_generation, prove
 from eventlog.urls import sqlite_path
 from lake.commits import last_commit, last_exact_commit, needs_from
-from lake.delta.ddl import check_format
+from lake.delta.ddl import LAKE_FILE, check_format
 from lake.delta.log import LOG_FOLDER, DamagedTableError, active, point_to_checkpoint
 from ops.backup.manifest import (
     FORMAT_VERSION,
@@ -56,7 +56,6 @@ from runtime.machine import acting_as_owner
 from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
-_LAKE_FILE: Final = "lake.json"
 _UNFINISHED: Final = ".unfinished"
 _LOCK: Final = "unfinished.lock"
 
@@ -78,7 +77,7 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
         UnavailableError: The log is locked by others, or Kafka cannot be reached.
     """
     lake_dir = data_dir / LAKE if lake_dir is None else lake_dir
-    if not (lake_dir / _LAKE_FILE).exists():
+    if not (lake_dir / LAKE_FILE).exists():
         raise SetupError(
             f"{lake_dir} contains no lake to back up. Set --data-dir to the data directory of a routelake."
         )
@@ -146,7 +145,7 @@ def _copy(lake_dir: Path, log_url: str, work: Path) -> Manifest:
 def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
     (work / LAKE).mkdir()
     # First: what it says of the files was so before they were copied.
-    _copy_file(lake_dir, lake_dir / _LAKE_FILE, work)
+    _copy_file(lake_dir, lake_dir / LAKE_FILE, work)
     check_format(work / LAKE)
     try:
         lake = _last_epoch(lake_dir)

@@ -31,6 +31,7 @@ from eventlog.sqlite.start import Extent
 from lake import checkpoint
 from lake.commits import needs_from, plain_commits
 from lake.delta.log import (
+    LAST_CHECKPOINT,
     LOG_FOLDER,
     checkpoint_name,
     entry_name,
@@ -136,7 +137,7 @@ def point_to_last_checkpoint(table: TableOnDisk, version: int) -> None:
     if usable:
         point_to_checkpoint(table.path, usable[-1])
     else:
-        (table.path / LOG_FOLDER / "_last_checkpoint").unlink(missing_ok=True)
+        (table.path / LAST_CHECKPOINT).unlink(missing_ok=True)
 
 
 def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lake.checkpoint import check_compatible
 from lake.commits import commits_between, needs_from
-from lake.delta.ddl import LOCK_FILE, check_format
+from lake.delta.ddl import LAKE_FILE, LOCK_FILE, check_format
 from ops.backup.marker import MARKER, read_marker
 from ops.doctor.back import RollbackPoint, find_rollback_point, last_exact
 from ops.doctor.findings import HARMLESS, REMAINS, Finding, Kind
@@ -137,7 +137,7 @@ def _examine_lake(found: Examination, *, thorough: bool) -> None:
     try:
         check_format(found.lake_dir)
     except SetupError as error:
-        found.findings.append(Finding(Kind.FORMAT, str(found.lake_dir / "lake.json"), one_line(error)))
+        found.findings.append(Finding(Kind.FORMAT, str(found.lake_dir / LAKE_FILE), one_line(error)))
     # Its last row names versions that the others have by then, also while a fold goes on.
     for table in (ROUTE_COMMIT_TABLE, *(table for table in ALL_TABLES if table is not ROUTE_COMMIT_TABLE)):
         found.tables[table.name] = examined = examine_table(found.lake_dir, table, RETENTION_DAYS, thorough=thorough)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from lake.delta.arrow_types import data_files
 from lake.delta.log import (
+    LAST_CHECKPOINT,
     LOG_FOLDER,
     Entry,
     File,
@@ -237,7 +238,7 @@ def _examine_checkpoints(found: ExaminedTable, disk: TableOnDisk) -> None:
                 Kind.CHECKPOINT_FILE, disk.path / checkpoint_name(version), f"cannot be read: {why}", version=version
             )
     if disk.pointer_error:
-        found.add(Kind.POINTER, disk.path / LOG_FOLDER / "_last_checkpoint", disk.pointer_error)
+        found.add(Kind.POINTER, disk.path / LAST_CHECKPOINT, disk.pointer_error)
 
 
 def _examine_files(found: ExaminedTable, disk: TableOnDisk, files: dict[str, File], kind: Kind, read: bool) -> None:
