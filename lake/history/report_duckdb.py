@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a lake in DuckDB: one consistent cut of them by their names, those of intervals, views and macros.
+"""The tables of a lake in DuckDB: those of one epoch by their names, those of intervals, views and macros.
 
-DuckDB reads the files that delta-rs names; it has no need of its own Delta extension, which it would fetch. Nothing is
-written to the lake.
+DuckDB reads the files that the Delta logs name. It does not need its own Delta extension, which it would download. It
+writes nothing to the lake.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 from deltalake import DeltaTable
-from pyarrow import dataset, fs
+from deltalake.exceptions import TableNotFoundError
 
 from lake.commits import last_commit
 from lake.delta.ddl import check_format
 from lake.delta.query import current_interrupt, text
+from lake.delta.reader import table_at
 from lake.history.sql_views import VIEWS
 from runtime.version import PROGRAM
 from schemas.errors import SetupError
@@ -62,8 +63,8 @@ _SPARK_MACROS: Final = (
 SCALAR_MACROS: Final = (
     *_SPARK_MACROS,
     "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
-    # A moment is an epoch or a time. The cut of a time is that of as_of (`lake.history.history`): its epoch, and what
-    # the next epoch says of the time until then.
+    # A moment is an epoch or a time, as in as_of (`lake.history.history`). A time shows its epoch, and the part of the
+    # next epoch until then.
     """cut_time(moment) AS
 CASE WHEN try_cast(moment::VARCHAR AS BIGINT) IS NULL THEN moment::VARCHAR::TIMESTAMPTZ
      ELSE TIMESTAMPTZ '-infinity' END""",
@@ -163,26 +164,16 @@ class DuckLake:
         self.commit = commit
         versions = {} if commit is None else commit.versions
         for table in moved:
-            path = self._lake_dir / table.name
-            if not DeltaTable.is_deltatable(str(path)):
-                continue  # tables of intervals begin some seconds after the first epoch
-            found = DeltaTable(str(path), version=versions.get(table.name))
-            self.connection.register(table.name, _dataset(found))
+            # Tables of intervals begin some seconds after the first epoch.
+            with suppress(TableNotFoundError):
+                found = table_at(str(self._lake_dir), table, versions.get(table.name))
+                self.connection.register(table.name, found)
 
 
 def _connect(**config: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", **config})
     connection.execute("SET TimeZone = 'UTC'")
     return connection
-
-
-def _is_local(table: DeltaTable) -> bool:
-    return table.table_uri.startswith("file:")
-
-
-def _dataset(table: DeltaTable) -> dataset.Dataset:
-    files = fs.SubTreeFileSystem(table.table_uri.removeprefix("file://"), fs.LocalFileSystem())
-    return table.to_pyarrow_dataset(filesystem=files if _is_local(table) else None)
 
 
 @contextmanager
@@ -202,10 +193,10 @@ def bounded_views(changes: DeltaTable, epoch: int) -> Iterator[duckdb.DuckDBPyCo
     interrupt.check()
     with _connect(memory_limit=MEMORY_LIMIT, threads="1", temp_directory="") as connection:
         rows = "allChanges"
-        if _is_local(changes) and (files := changes.file_uris()):
+        if changes.table_uri.startswith("file:") and (files := changes.file_uris()):
             rows = f"read_parquet([{', '.join(map(text, files))}])"  # half the time and memory of the other way
         else:
-            connection.register(rows, _dataset(changes))
+            connection.register(rows, changes.to_pyarrow_dataset())
         connection.execute(f"CREATE VIEW {ROUTE_CHANGE_TABLE.name} AS SELECT * FROM {rows} WHERE epoch <= {epoch}")  # noqa: S608
         for macro in _SPARK_MACROS:
             connection.execute(f"CREATE MACRO {macro}")
