@@ -32,8 +32,8 @@ from lake.history.as_of import rfc3339
 from lake.history.change_json import (
     CHANGE_COLUMNS,
     change_members,
-    cut_members,
     difference_members,
+    point_members,
 )
 from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.diff import diff
@@ -164,8 +164,8 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
         request, query, "diff", lambda history: diff(history, asked, limit=query.limit, cursor=query.cursor)
     )
     body = {
-        "from": cut_members(found.before),
-        "to": cut_members(found.after),
+        "from": point_members(found.before),
+        "to": point_members(found.after),
         "differences": visible(request, map(difference_members, found.differences)),
         "nextCursor": found.next_cursor,
     }

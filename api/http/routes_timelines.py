@@ -17,7 +17,7 @@ from api.http.parameters import IfNoneMatch, TopicPath, number
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import POINT_IN_TIME, MissingQuery, PageQuery, ReadQuery, answer, ask_history
 from lake.history.as_of import NOW
-from lake.history.change_json import cut_members, field_members, interval_members
+from lake.history.change_json import field_members, interval_members, point_members
 from lake.history.history import MAX_LIMIT
 from lake.history.provenance import topic_blame
 from lake.history.timeline import Timeline, Window, broker_timeline, topic_timeline
@@ -114,7 +114,7 @@ async def get_topic_blame(
     if not found.fields and not query.is_empty_fine:
         cut = found.point.commit
         raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
-    body = {"asOf": cut_members(found.point), "fields": list(map(field_members, found.fields))}
+    body = {"asOf": point_members(found.point), "fields": list(map(field_members, found.fields))}
     return answer(request, body, position)
 
 

@@ -127,9 +127,9 @@ def show_blame(found: Mapping[str, Any], form: Form, zone: tzinfo | None) -> Non
             for row in found["fields"]
         ],
     )
-    cut = found["asOf"]
-    time = time_of(cut["eventTime"])
-    print(f"as of epoch {cut['epoch']} of {local_text(time, zone)}, {zone_text(time, zone)}")
+    point = found["asOf"]
+    time = time_of(point["eventTime"])
+    print(f"as of epoch {point['epoch']} of {local_text(time, zone)}, {zone_text(time, zone)}")
 
 
 def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tzinfo | None) -> None:
@@ -156,7 +156,8 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
     else:
         print("nothing is different")
     times = [
-        f"epoch {cut['epoch']} of {local_text(time_of(cut['eventTime']), zone)}" for cut in (first.before, first.after)
+        f"epoch {point['epoch']} of {local_text(time_of(point['eventTime']), zone)}"
+        for point in (first.before, first.after)
     ]
     print(f"from {times[0]} to {times[1]}, {zone_text(time_of(first.after['eventTime']), zone)}")
     if has_more:

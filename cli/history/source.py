@@ -146,8 +146,8 @@ def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answe
         case ("diff",):
             page = diff(history, _question(asked), limit=limit, cursor=cursor)
             return {
-                "from": shown.cut_members(page.before),
-                "to": shown.cut_members(page.after),
+                "from": shown.point_members(page.before),
+                "to": shown.point_members(page.after),
                 "differences": list(map(shown.difference_members, page.differences)),
                 "nextCursor": page.next_cursor,
             }
@@ -164,7 +164,7 @@ def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answe
             blame = topic_blame(history, topic, asked["as_of"])
             if not blame.fields:
                 raise RoutelakeError(f"topic {topic} had no route at epoch {blame.point.commit.epoch}")
-            return {"asOf": shown.cut_members(blame.point), "fields": list(map(shown.field_members, blame.fields))}
+            return {"asOf": shown.point_members(blame.point), "fields": list(map(shown.field_members, blame.fields))}
 
 
 def _question(asked: Asked) -> ChangesAsked:

@@ -50,9 +50,9 @@ def difference_members(difference: Difference) -> dict[str, Any]:
     return found
 
 
-def cut_members(cut: AsOf) -> dict[str, Any]:
+def point_members(point: AsOf) -> dict[str, Any]:
     """JSON members that name the resolved point in time."""
-    return {"epoch": cut.commit.epoch, "eventTime": rfc3339(cut.commit.event_time)}
+    return {"epoch": point.commit.epoch, "eventTime": rfc3339(point.commit.event_time)}
 
 
 def interval_members(interval: Interval) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("
 
 
 class Difference(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A row that two cuts show differently: `i` only the later one has it, `d` only the earlier one, `u` both."""
+    """A row that differs at two points in time: `i` only the later has it, `d` only the earlier, `u` both."""
 
     table_name: str
     op: Literal["i", "u", "d"]
@@ -73,13 +73,13 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
 
     Args:
         history: Of which lake.
-        asked: The two cuts, and which rows. ``command``, ``peer``, ``user`` and ``outcome`` keep the rows that such a
-            change touched in between.
+        asked: The points in time, and which rows. ``command``, ``peer``, ``user`` and ``outcome`` keep the rows that
+            such a change touched in between.
         limit: Differences on the page.
         cursor: Where it begins.
 
     Raises:
-        BadRequestError: A filter, a cut or the cursor is none, or there is no ``from``.
+        BadRequestError: A filter, a point in time or the cursor is none, or there is no ``from``.
         RoutelakeError: As `History.resolve`.
     """
     asked.filters.check()

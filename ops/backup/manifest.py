@@ -72,7 +72,7 @@ class Log(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Lake(msgspec.Struct, rename="camel", frozen=True):
-    """One consistent cut of all tables.
+    """One consistent state of all tables.
 
     Attributes:
         epoch: The last one; 0 in a lake without any.

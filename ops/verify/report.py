@@ -81,7 +81,7 @@ class VerifyReport(msgspec.Struct, rename="camel"):
 
 
 class Proof:
-    """The proof of a lake, on one cut of its tables: those of the last epoch.
+    """The proof of a lake, on its tables at the last epoch.
 
     Args:
         lake_dir: directory of the lake.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All parts of a proof, on one cut of the tables: those of the newest epoch when it begins, so the fold may go on.
+"""All parts of a proof, on the tables of the newest epoch when it begins, so the fold may go on.
 
 Memory does not grow with the tables: changes are read window by window, rows of tables in batches, and a replay holds
 one part of the broker groups at a time.
