@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from runtime.jars import cache_dir, ensure, pyspark_jars
+from runtime.jars import ensure, pyspark_jars
 
 PATTERN: Final = "spark-classes-*.jsa"
 """Files of this kind in the environment's folder (`sys.prefix`), where they go when it goes."""
@@ -32,22 +32,7 @@ def archive() -> Path:
     """
     jars = pyspark_jars()
     files = [*ensure("local-fs"), *(sorted(jars.glob("*.jar")) if jars else [])]
-    return Path(sys.prefix) / PATTERN.replace("*", _key(files))
-
-
-def archive_of(jar_set: str) -> Path:
-    """The same for what is started from a set of jars, in the folder of their cache.
-
-    Raises:
-        JarError: one of them is missing and cannot be fetched.
-    """
-    return cache_dir().parent / "class-data" / f"{jar_set}-{_key(ensure(jar_set))}.jsa"
-
-
-def options_of(jar_set: str) -> tuple[str, ...]:
-    """Options of a JVM whose class path begins with a set of jars; none, where nobody has written its class data."""
-    found = archive_of(jar_set)
-    return (f"-XX:SharedArchiveFile={found}", *QUIET) if found.is_file() else ()
+    return Path(sys.prefix) / PATTERN.replace("*", key_of(files))
 
 
 def options() -> str:
@@ -56,7 +41,8 @@ def options() -> str:
     return f' "-XX:SharedArchiveFile={found}" {" ".join(QUIET)}' if found.is_file() else ""
 
 
-def _key(jars: Sequence[Path]) -> str:
+def key_of(jars: Sequence[Path]) -> str:
+    """Name the Java of this machine and these jars, as they are now."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     seen = "\n".join(f"{file} {_identity(file)}" for file in (java.resolve(), *jars))

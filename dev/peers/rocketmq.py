@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from dev.peers.class_data import options_of
 from dev.peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
 from dev.peers.peer import Peer
-from runtime import class_data
 
 JAR_SETS: Final = {"5.5.0": "rocketmq", "4.9.7": "rocketmq-4"}
 """Jars (runtime/jars.lock) of each release of RocketMQ."""
@@ -54,7 +54,7 @@ class Stock(Peer):
 
     def __init__(self, jar_set: str = "rocketmq") -> None:
         super().__init__(jar_set)
-        self._options = (prepare_home(self.home), *class_data.options_of(jar_set))
+        self._options = (prepare_home(self.home), *options_of(jar_set))
 
     @property
     def start_seconds(self) -> float:

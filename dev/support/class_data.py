@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dev.peers.broker import StockBroker
+from dev.peers.class_data import archive_of
 from dev.peers.rocketmq import StockNameServer
 from dev.support import events as make
 from eventlog.sqlite.log import SqliteLog
@@ -76,7 +77,7 @@ def record_broker(target: Path) -> None:
 def main() -> None:
     """Write what is not there; Spark's of another Java or other jars goes."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and take away what was written
-    spark, rocketmq = class_data.archive(), class_data.archive_of("rocketmq")
+    spark, rocketmq = class_data.archive(), archive_of("rocketmq")
     if not spark.exists():
         for old in spark.parent.glob(class_data.PATTERN):
             old.unlink()

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dev.peers.broker import QUICK_BROKER, StockBroker
+from dev.peers.class_data import options_of
 from dev.peers.java import classpath, java_executable
 from dev.peers.rocketmq import JAR_SETS, StockNameServer, prepare_home
-from runtime import class_data
 
 _SILENT_PEER = re.compile(r"RemotingTimeoutException: wait response on the channel <[^/>]*/?([^>]+)>")
 _BROKER_TRIES = 3
@@ -63,7 +63,7 @@ def _run_mqadmin(
             "-XX:+UseSerialGC",
             "-Xshare:auto",
             prepare_home(Path(home)),
-            *class_data.options_of(JAR_SETS[release]),
+            *options_of(JAR_SETS[release]),
             *java_options,
             f"-Duser.home={home}",
             f"-Drocketmq.home.dir={home}",
