@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Class data of stock RocketMQ's JVMs, like that of Spark (`runtime.class_data`). `dev.support.class_data` writes it."""
+"""Class data of stock RocketMQ's JVMs, like that of Spark (`runtime.class_data`).
+
+`dev.support.class_data` writes it.
+"""
 
 from __future__ import annotations
 
