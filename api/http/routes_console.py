@@ -29,6 +29,7 @@ from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
 from api.http.proofs import SESSION_PATH
 from api.http.reads import uncached
 from api.http.writes import read_body
+from runtime.version import PROGRAM
 
 _CONSOLE: Final = pathlib.Path(__file__).parent.parent / "console"
 STATIC_DIR: Final = _CONSOLE / "static"
@@ -123,7 +124,7 @@ async def console_sites(request: Request) -> Response:
 
 @router.get(SESSION_PATH)
 async def session(request: Request) -> Response:
-    """Return the identity and the permissions of the sender."""
+    """Return the identity and the permissions of the sender, and the command that "Copy as" begins with."""
     return _standing_answer(context_of(request).guard.standing(request))
 
 
@@ -166,6 +167,7 @@ def _standing_answer(standing: AuthContext, headers: Mapping[str, str] = Mapping
         "mayRead": standing.may_read,
         "mayWrite": standing.may_write,
         "takesTokens": standing.takes_tokens,
+        "program": PROGRAM,
     }
     return uncached(found, headers=headers)
 

@@ -20,17 +20,17 @@ export function quoted(text) {
   return `'${String(text).replaceAll("'", "''")}'`;
 }
 
-/** A moment as the macros of ./routelake sql take it. */
+/** A moment as the macros of `routelake sql` take it. */
 export function sqlMoment(asOf) {
   return asOf === null ? "now()" : quoted(asOf);
 }
 
-/** Options of ./routelake history from parameters of HTTP: those that are there. */
+/** Options of `routelake history` from parameters of HTTP: those that are there. */
 export function options(names) {
   return Object.entries(names).filter(([, value]) => value).flatMap(([name, value]) => [`--${name}`, String(value)]);
 }
 
-/** SQL is for a session; where no other command asks the same, it is an argument of ./routelake sql. */
+/** SQL is for a session; where no other command asks the same, it is an argument of `routelake sql`. */
 function texts({ sql, path, params, cli, accept }) {
   const words = cli ? [...cli, "--http", host] : sql && ["sql", sql];
   const curl = ["curl", "-s", shell(`${origin}/${pathOf(path, params)}`)];
@@ -39,7 +39,7 @@ function texts({ sql, path, params, cli, accept }) {
   return {
     SQL: sql,
     curl: curl.join(" "),
-    CLI: words && ["./routelake", ...words].map(shell).join(" "),
+    CLI: words && [standing.program, ...words].map(shell).join(" "),
   };
 }
 

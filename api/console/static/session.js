@@ -7,8 +7,8 @@ import { button, dialog, h, put } from "./dom.js";
 
 const PATH = "console/session";
 
-/** The user and permissions as the gateway last said. Before that all is permitted here: the gateway decides anyway. */
-export const standing = { user: null, mayRead: true, mayWrite: true, takesTokens: false };
+/** User, permissions and name of the command, as the gateway last said. Before that all is permitted here: the gateway decides anyway. */
+export const standing = { user: null, mayRead: true, mayWrite: true, takesTokens: false, program: "routelake" };
 
 /** Why an action is disabled; null: it is not. */
 export function whyNot() {

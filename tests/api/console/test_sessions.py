@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.http import sessions
+from api.http import routes_console, sessions
 from api.http.settings import from_environment
 from dev.support.accounts import accounts_file, policy
 from dev.support.http_api import HttpApi, broker, problem
@@ -22,7 +22,8 @@ from schemas.errors import UnavailableError
 from security.policy import AuthMode
 
 PATH = "/console/session"
-ANYBODY = {"user": None, "mayRead": True, "mayWrite": True, "takesTokens": False}
+CLONE = {"program": "./routelake"}
+ANYBODY = {"user": None, "mayRead": True, "mayWrite": True, "takesTokens": False, **CLONE}
 
 
 @pytest.fixture
@@ -51,10 +52,10 @@ def standing(api: HttpApi, cookie: str = "", **headers: str) -> Any:
 
 
 def test_a_session_may_what_its_token_may(api: HttpApi) -> None:
-    assert standing(api) == {"user": None, "mayRead": False, "mayWrite": False, "takesTokens": True}
+    assert standing(api) == {"user": None, "mayRead": False, "mayWrite": False, "takesTokens": True, **CLONE}
     reader, admin = log_in(api, "reader"), log_in(api, "admin")
-    assert standing(api, reader) == {"user": "reader", "mayRead": True, "mayWrite": False, "takesTokens": True}
-    assert standing(api, admin) == {"user": "admin", "mayRead": True, "mayWrite": True, "takesTokens": True}
+    assert standing(api, reader) == {"user": "reader", "mayRead": True, "mayWrite": False, "takesTokens": True, **CLONE}
+    assert standing(api, admin) == {"user": "admin", "mayRead": True, "mayWrite": True, "takesTokens": True, **CLONE}
     problem(api.get("/v1/topics"), 401, "unauthorized")
     assert ask(api, "GET", "/v1/topics", reader).is_success
     problem(ask(api, "DELETE", "/v1/topics/orders", reader), 403, "forbidden")
@@ -213,10 +214,13 @@ def test_they_are_bounded(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None
     assert [ask(api, "GET", "/v1/topics", cookie).status_code for cookie in found] == [401, 200, 200]
 
 
-def test_where_nobody_is_asked_everybody_may(tmp_path: Path) -> None:
+def test_where_nobody_is_asked_everybody_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api = HttpApi(tmp_path, fold=False, clock_interval_s=3600.0)
     try:
         assert standing(api) == ANYBODY
+        monkeypatch.setattr(routes_console, "PROGRAM", "routelake")
+        assert standing(api)["program"] == "routelake", "as a wheel has it"
+        monkeypatch.undo()
         far = api.send("GET", PATH, peer=("192.0.2.7", 4711)).json()
         assert far == {**ANYBODY, "mayWrite": False}, "writes are taken from this machine only"
     finally:
