@@ -236,7 +236,7 @@ def _lost_topic(module: Any) -> None:
     """A registration is written without one of its topics."""
     register, due = module.Registrations._register, _now_and_then(5)
 
-    async def less(self: Any, event: Any) -> Any:
+    async def less(self: Any, event: Any, sender: Any) -> Any:
         table = event.topic_config_table
         if table and len(table) > 2 and due():
             from schemas.events import topic_config_digest
@@ -245,7 +245,7 @@ def _lost_topic(module: Any) -> None:
             event = module.msgspec.structs.replace(
                 event, topic_config_table=table, topic_config_digest=topic_config_digest(table)
             )
-        return await register(self, event)
+        return await register(self, event, sender)
 
     module.Registrations._register = less
 
@@ -259,11 +259,12 @@ def _false_close(module: Any) -> None:
     """Now and then a heartbeat counts as the end of its connection."""
     beat, due = module.NameServerHandler._heartbeat, _now_and_then(20)
 
-    async def close(self: Any, command: Any, connection: Any) -> Any:
-        answer = await beat(self, command, connection)
+    async def close(self: Any, request: Any) -> Any:
+        answer = await beat(self, request)
         if due():
-            fields = command.ext_fields
-            await self._unbind(connection, [(fields["clusterName"], fields["brokerName"], fields["brokerAddr"])])
+            fields = request.command.ext_fields
+            broker = fields["clusterName"], fields["brokerName"], fields["brokerAddr"]
+            await self._unbind(request.connection, request.sender.actor, [broker])
         return answer
 
     module.NameServerHandler._heartbeat = close
