@@ -495,7 +495,7 @@ FOUND_BY: dict[str, str] = {
     "lost-append": "once",
     "doubled-append": "once",
     "stale-view": "never_back",
-    "early-expiry": "tables_are_a_replay",
+    "early-expiry": "equals_the_model",
     "batch-expiry": "expiry",
     "wipe-ignored": "equals_the_model",
     "half-an-epoch": "tables_are_a_replay",
