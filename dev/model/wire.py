@@ -38,7 +38,6 @@ COMPARED_SETTINGS = (
 )
 
 _STRING_OR_BARE_KEY = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(\s*:)')
-_MAPS_WITH_NUMERIC_KEYS = ("brokerAddrs", "currIdMap")
 _LISTS_BY_BROKER_NAME = ("brokerDatas", "queueDatas")
 
 

@@ -136,8 +136,6 @@ CORPUS: Final[dict[str, bytes]] = {
 }  # fmt: skip
 """One of each form; what is in doubt has a request behind it that must not run."""
 
-BROKEN_OFF: Final = (sized(*H2C)[:-5], chunked(*WEBSOCKET)[:-3], sized()[:-1])
-
 _MAKERS: Final[tuple[Callable[..., bytes], ...]] = (message, sized, chunked)
 _LINES: Final = st.builds(
     lambda method, target, version: b"%b %b HTTP/%b" % (method, target, version),

@@ -16,7 +16,6 @@ from dev.support.command import told
 SECRET = "hunter2hunter2"
 WORDS = ("token", "secret", "password", "header")
 """Of names of options that take a secret; a new one has to refuse it, too."""
-NO_SECRETS = {"--quota"}
 
 
 def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

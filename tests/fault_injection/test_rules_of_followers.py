@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -98,22 +96,3 @@ def test_a_wrong_difference_between_epochs_is_a_violation(case: Case) -> None:
     assert differences(again(case))[0].message.startswith("nothing of ('T', 'b')")
     case.record.heard[-1] = replace(case.record.heard[-1], epoch=7)
     assert differences(again(case))[0].message == "it is of an epoch that is not there"
-
-
-class _Events(BaseHTTPRequestHandler):
-    """Two epochs, and then nothing more; each connection's question is kept."""
-
-    def do_GET(self) -> None:
-        self.server.asked.append((self.path, self.headers.get("last-event-id")))  # type: ignore[attr-defined]
-        self.send_response(200)
-        self.end_headers()
-        if self.path.startswith("/v1/diff"):
-            self.wfile.write(b'{"differences":[]}')
-            return
-        with suppress(OSError):  # the test is over
-            self.wfile.write(b"retry: 2000\nid: 5\n\n")
-            for number in (6, 7):
-                self.wfile.write(b'event: epoch\nid: %d\ndata: {"epoch":%d}\n\n' % (number, number))
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass

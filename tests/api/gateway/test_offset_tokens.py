@@ -59,7 +59,7 @@ def test_a_client_that_moves_never_sees_routes_go_back(tmp_path: Path) -> None:
 
         def write() -> int:
             counter = 1
-            while not stop.is_set():
+            while not stop.wait(0.02):  # fifty times a second
                 counter += 1
                 clients[0].post("/v1/brokers/register", json=over_http(counter)).raise_for_status()
             return counter
@@ -85,7 +85,7 @@ def test_a_client_that_moves_never_sees_routes_go_back(tmp_path: Path) -> None:
                     careless.append(read(0)[0])
             finally:
                 stop.set()
-            assert writing.result(20) > 5
+            assert writing.result(60) > 5
     assert seen == sorted(seen)
     assert seen[-1] > seen[1], "the routes did move meanwhile"
 
