@@ -67,8 +67,7 @@ class RemotingAccess:
         """
         control, code = self._admission.access, command.code
         if control is None:
-            sender = Sender(self.actor(connection), _NAMES.get(code, "other"))
-            return self._admission.request(sender, NEEDED.get(code))
+            return self._admission.request(self._anonymous(code, connection), NEEDED.get(code))
         found = await _identify(control, command, connection)
         needed, view = NEEDED.get(code), self._gateway.live_view.view
         brokers: tuple[Broker, ...] = ()
@@ -83,6 +82,17 @@ class RemotingAccess:
                 unproven = Unproven("other-fields", f"no peer of RocketMQ signs such a request: {stray}", user)
                 sender = self._sender(code, unproven, connection, sender.topic, sender.broker_name)
         return self._admission.request(sender, needed, brokers, view)
+
+    def _anonymous(self, code: int, connection: Connection) -> Sender:
+        """The sender of a request where there are no accounts: the same for all requests of a kind of a connection."""
+        if not isinstance(connection.known, dict):
+            connection.known = {}
+        known: dict[str, Sender] = connection.known
+        name = _NAMES.get(code, "other")
+        sender = known.get(name)
+        if sender is None:
+            sender = known[name] = Sender(self.actor(connection), name)
+        return sender
 
     def inline(self, asked: RouteRequest, connection: Connection) -> Reply:
         """Answer a recognised route request, or refuse it (`remoting.server.channel.InlineAuthorizer`).

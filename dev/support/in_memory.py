@@ -176,6 +176,6 @@ class InMemoryNameServer:
         if channel not in self._connections:
             self._serial += 1
             self._connections[channel] = SimpleNamespace(
-                id=f"{channel}#{self._serial}", peer="10.9.9.9:1234", address="10.9.9.9", closed=False
+                id=f"{channel}#{self._serial}", peer="10.9.9.9:1234", address="10.9.9.9", closed=False, known=None
             )
         return self._connections[channel]
