@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -341,15 +341,15 @@ class Gateway:
         assert written.appended is not None
         return written.appended
 
-    async def append_encoded(self, key: str, payload: bytes) -> Appended:
-        """Append a payload to the event log.
+    def append_encoded(self, key: str, payload: bytes) -> Awaitable[Appended]:
+        """Append a payload to the event log; wait for the result until it is durable.
 
         Raises:
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the event log.
         """
-        return await self._writer.submit(key, payload)
+        return self._writer.submit(key, payload)
 
     async def _propose_own(self, event: AnyEvent) -> Receipt:
         return await self.propose(event, None)

@@ -48,10 +48,9 @@ class Arrival:
     @property
     def now_ms(self) -> int:
         """The time now by the clock that dates them, ms since 1970; this machine's before the first."""
-        age_s = self.age_s
-        if self._date_s is None or age_s is None:
+        if self._date_s is None:
             return round(self._wall_clock() * 1000)
-        return round((self._date_s + age_s) * 1000)
+        return round((self._date_s + self._clock() - self._came_s) * 1000)
 
     @property
     def ahead_s(self) -> float | None:
