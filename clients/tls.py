@@ -42,7 +42,7 @@ class ClientTls:
             SetupError: A file cannot be used, or a key has no certificate.
         """
         if self.key and not self.cert:
-            raise SetupError("--tls-key is the key of a certificate: give --tls-cert, too.")
+            raise SetupError("--tls-key is the key of a certificate. Set --tls-cert, too.")
         try:
             context = ssl.create_default_context(cafile=self.ca or None)
         except (OSError, ValueError) as error:

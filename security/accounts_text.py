@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 import yaml
@@ -253,10 +254,12 @@ def _time_s(text: str, where: str) -> float | None:
 
 def _table(value: Value, known: Iterable[str], what: str) -> dict[str, Value]:
     if value.table is None:
-        raise FileError(f"line {value.line}: {what} must be a table of keys")
+        raise FileError(f"line {value.line}: {what} must have keys, each with a colon, such as `accounts:`")
     for name, found in value.table.items():
         if name not in known:
-            raise FileError(f"line {found.line}: there is no key {name[:64]!r}")
+            nearest = get_close_matches(name[:64], list(known), 1)
+            hint = f". Did you mean {nearest[0]}?" if nearest else ""
+            raise FileError(f"line {found.line}: there is no key {name[:64]!r}{hint}")
     return dict(value.table)
 
 

@@ -195,8 +195,8 @@ def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions
     key = options.key or given.get(f"{_SERVER}keyPath", "")
     if not cert or not key:
         raise SetupError(
-            "TLS needs a certificate and its key: give --tls-cert and --tls-key, "
-            f"or {_SERVER}certPath and {_SERVER}keyPath in --tls-config; or say --tls-mode disabled."
+            "TLS needs a certificate and its key. Set --tls-cert and --tls-key, "
+            f"or {_SERVER}certPath and {_SERVER}keyPath in --tls-config, or --tls-mode disabled."
         )
     client_auth, client_ca = _client_auth(given, source, options, warnings)
     ciphers, lowest, highest = _protocol(given, source)

@@ -91,7 +91,9 @@ def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> s
 def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) -> None:
     certificate, key = _read(settings.cert, "certificate"), _read(settings.key, "key")
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
-        raise SetupError(f"TLS: {settings.cert} holds no certificate in PEM.")
+        raise SetupError(
+            f"TLS: {settings.cert} holds no certificate in PEM. Name the file of the certificate, not of the key."
+        )
     if b"PRIVATE KEY-----" not in key:
         raise SetupError(f"TLS: {settings.key} holds no private key in PEM.")
     asked: list[None] = []

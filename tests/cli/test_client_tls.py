@@ -171,7 +171,7 @@ def test_options_become_client_tls_settings(tmp_path: Path, authority: Authority
     assert found is not None and found.context().get_ca_certs is not None
     other = authority.issue("other")
     for wrong, words in (
-        ({"tls_key": str(own.key)}, "give --tls-cert, too"),
+        ({"tls_key": str(own.key)}, "Set --tls-cert, too"),
         ({"tls_ca": "/nonexistent"}, "--tls-ca /nonexistent"),
         ({"tls_ca": str(own.key)}, "holds no certificates in PEM"),
         ({"tls_cert": str(own.cert), "tls_key": str(other.key)}, "key values mismatch"),

@@ -129,7 +129,7 @@ def test_a_request_is_identified_by_signature_or_address() -> None:
         ("a: 1\na: 2", "line 2: the key 'a' occurs twice"),
         ("x: &a 1\ny: *a", "line 1: anchors"),
         ("accounts: 7", "line 1: accounts must be a list"),
-        ("- 7", "line 1: the file must be a table"),
+        ("- 7", "line 1: the file must have keys"),
         ("account: []", "line 1: there is no key 'account'"),
         ("accounts:\n  - accesKey: a", "line 2: there is no key 'accesKey'"),
         ("accounts:\n  - secretKey: secret1", "line 2: an account without accessKey"),
