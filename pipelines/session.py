@@ -207,7 +207,7 @@ def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)
         return launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SetupError(
-            "Spark's JVM ended during its start. Its output is above. If nobody stopped it, correct JAVA_HOME (Java 17 "
+            "Spark's JVM ended during its start. Its output is above. If it was not stopped, correct JAVA_HOME (Java 17 "
             "or newer) or --driver-memory."
         ) from error
     finally:
