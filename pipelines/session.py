@@ -207,8 +207,8 @@ def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)
         return launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SetupError(
-            "Spark's JVM ended during its start. Its output is above. If it was not stopped, correct JAVA_HOME (Java 17 "
-            "or newer) or --driver-memory."
+            "Spark's JVM ended during its start. Its output is above. If it was not stopped, correct JAVA_HOME (Java "
+            "17 or newer) or --driver-memory."
         ) from error
     finally:
         os.close(write_end)
