@@ -34,7 +34,7 @@ export function overview() {
   const changes = plot("Changed rows per minute, by command", {}, { isStacked: true });
   const refusals = plot("Refusals", { outcome: "rejected" }, { isStacked: true, colours: ["--c4"] });
   const expiries = plot("Brokers expired (addresses)", { command: "BROKER_EXPIRED", tableName: "brokerLiveTable" }, { isStacked: true, colours: ["--c1"] });
-  const said = h("span", { role: "status", class: "quiet grow" });
+  const said = h("span", { role: "status", class: "quiet grow" }, "The charts are being loaded.");
   const charts = [totals.topics, totals.brokers, totals.queues, changes, refusals, expiries];
   const element = h("section", { "aria-label": "Activity" }, h("h2", null, "Activity"),
     h("div", { class: "tools" }, said, copyButton(() => ({

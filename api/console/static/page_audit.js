@@ -26,7 +26,7 @@ export function between(at) {
   return asked;
 }
 
-/** The same as options of ./routelake history. */
+/** The same as options of `routelake history`. */
 export function cliOptions(asked) {
   return options(Object.fromEntries(Object.entries(asked).map(([name, value]) => [OF_CLI[name] ?? (name === "tableName" ? "table" : name), value])));
 }
@@ -82,8 +82,7 @@ export function auditPage() {
     element: h("div", null, filters(), table.element),
     async load(now) {
       at = now;
-      await now.showTime();
-      rows = await page(null);
+      [rows] = await Promise.all([page(null), now.showTime()]);
       table.setRows(rows);
     },
   };

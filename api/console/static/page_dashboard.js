@@ -42,35 +42,41 @@ export function dashboardPage() {
     element: h("div", null, facts, health, charts.element, silent, h("h2", null, "Last changes"), changes.element),
     async load(now) {
       at = now;
-      const asked = { as_of: now.asOf };
-      const { signal } = now;
-      const [topics, clusters, brokers] = await Promise.all([
-        get("v1/topics", { ...asked, limit: 1 }, { signal }), get("v1/clusters", asked, { signal }), get("v1/brokers", asked, { signal }),
-      ]);
-      now.cut(topics);
-      show(health, now.isNow);
-      show(silent, now.isNow);
-      const counts = {
-        topics: topics.body.total, clusters: Object.keys(clusters.body.clusterAddrTable).length,
-        "broker groups": Object.keys(clusters.body.brokerAddrTable).length, "live brokers": brokers.body.brokers.length, epoch: topics.epoch,
-      };
-      if (now.isNow) Object.assign(counts, await readiness(signal));
-      put(facts, Object.entries(counts).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
-      const quiet = now.isNow ? brokers.body.brokers.filter(isNear) : [];
-      near.setRows(quiet);
-      show(near.element, quiet.length > 0);
-      show(none, quiet.length === 0);
-      changes.setRows((await get("v1/changes", { to: now.asOf, limit: LAST }, { signal })).body.changes);
+      await Promise.all([state(now), last(now)]);
       charts.load(now);
     },
   };
 
+  async function last({ asOf, signal }) {
+    changes.setRows((await get("v1/changes", { to: asOf, limit: LAST }, { signal })).body.changes);
+  }
+
+  async function state({ asOf, isNow, cut, signal }) {
+    const asked = { as_of: asOf };
+    const [topics, clusters, brokers, ready] = await Promise.all([
+      get("v1/topics", { ...asked, limit: 1 }, { signal }), get("v1/clusters", asked, { signal }), get("v1/brokers", asked, { signal }),
+      isNow ? get("readyz", {}, { signal, fine: [503] }) : null,
+    ]);
+    cut(topics);
+    show(health, isNow);
+    show(silent, isNow);
+    const counts = {
+      topics: topics.body.total, clusters: Object.keys(clusters.body.clusterAddrTable).length,
+      "broker groups": Object.keys(clusters.body.brokerAddrTable).length, "live brokers": brokers.body.brokers.length, epoch: topics.epoch,
+      ...(ready && readiness(ready.body)),
+    };
+    put(facts, Object.entries(counts).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+    const quiet = isNow ? brokers.body.brokers.filter(isNear) : [];
+    near.setRows(quiet);
+    show(near.element, quiet.length > 0);
+    show(none, quiet.length === 0);
+  }
+
   /** Show the readiness checks; return the age of the routes. */
-  async function readiness(signal) {
-    const found = (await get("readyz", {}, { signal, fine: [503] })).body;
-    put(checks, Object.entries(found.checks).map(([name, check]) =>
+  function readiness({ checks: found, routesAgeSeconds: age_s }) {
+    put(checks, Object.entries(found).map(([name, check]) =>
       h("li", { class: check.ok ? "good" : "bad" }, `${name}: ${check.ok ? "ok" : check.reason}`)));
-    return { freshness: found.routesAgeSeconds === undefined ? "" : `${found.routesAgeSeconds.toFixed(1)} s` };
+    return age_s === undefined ? {} : { "age of routes": `${age_s.toFixed(1)} s` };
   }
 }
 

@@ -32,9 +32,9 @@ export function historyPage(name) {
       { name: "from", title: "from (UTC)", width: 26, cell: (row) => h("a", { href: link(isBroker ? "cluster" : "topic", isBroker ? "" : name, { as_of: row.from }) }, plainUtc(row.from)) },
       { name: "to", title: "to (UTC)", width: 26, value: (row) => row.to ?? "", cell: (row) => (row.to === null ? "still" : plainUtc(row.to)) },
       { name: "for", width: 10, value: (row) => span(row.from, row.to, end_ms) },
-      { name: "state", title: "State", width: 44, value: (row) => state(row), cell: (row) => h("span", { class: kind(row), title: state(row) }, state(row)) },
+      { name: "state", title: isBroker ? "State" : "State: read/write queues, perm", width: 44, value: (row) => state(row), cell: (row) => h("span", { class: kind(row), title: state(row) }, state(row)) },
       { name: "begunBy", title: "begun by", width: 40, value: (row) => cause(row.begunBy) },
-      { name: "endedBy", title: "ended by", value: (row) => cause(row.endedBy) },
+      { name: "endedBy", isExported: true, value: (row) => cause(row.endedBy) },
     ],
     copy: () => ({
       sql: `SELECT * FROM spans WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)}${at.isNow ? "" : ` AND shows(${sqlMoment(at.asOf)}, fromEpoch, validFrom)`} ORDER BY validFrom DESC`,
@@ -69,10 +69,9 @@ export function historyPage(name) {
     async load(now) {
       at = now;
       route.href = link("topic", name);
-      const listed = await get("v1/changes", { ...filter, to: now.asOf, limit: MOST }, { signal: now.signal });
-      changes.setRows(listed.body.changes);
-      const found = await get(path, { to: now.asOf, limit: MOST, missing: "empty" }, { signal: now.signal });
-      const cut = await now.showTime();
+      const { signal } = now;
+      const listed = get("v1/changes", { ...filter, to: now.asOf, limit: MOST }, { signal }).then(({ body }) => changes.setRows(body.changes));
+      const [found, cut] = await Promise.all([get(path, { to: now.asOf, limit: MOST, missing: "empty" }, { signal }), now.showTime(), listed]);
       end_ms = cut ? Date.parse(isEpoch(now.asOf) ? cut.eventTime : now.asOf) : Date.now();
       const { intervals } = found.body;
       states.setRows(intervals);

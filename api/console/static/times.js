@@ -2,6 +2,7 @@
 // Times as people read them, always with the zone beside them.
 
 const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const LOCAL_TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
 /** 2026-11-21 05:21:02.133 UTC, from RFC 3339 or milliseconds; empty without a time (0: not kept). */
 export function utc(time) {
@@ -15,16 +16,11 @@ export const plainUtc = (time) => utc(time).replace(" UTC", "");
 /** The same to the second. */
 export const toSecond = (time) => plainUtc(time).slice(0, 19);
 
-/** The same in this browser's zone. */
-export function local(time) {
-  const date = dateOf(time);
-  return date ? `${LOCAL.format(date)} here` : "";
-}
-
-/** Both. */
+/** UTC, and the time in this browser's zone, with the date if it is another. */
 export function both(time) {
-  const text = utc(time);
-  return text && `${text} (${local(time)})`;
+  const date = dateOf(time);
+  if (!date) return "";
+  return `${utc(time)} (${(date.getDate() === date.getUTCDate() ? LOCAL_TIME : LOCAL).format(date)} here)`;
 }
 
 /** "in 12 s", "3 min ago": from now. */
