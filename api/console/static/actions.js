@@ -3,7 +3,7 @@
 // the changed rows from the history.
 
 import { ProblemError, apiPath, get, pathOf, write } from "./api.js";
-import { button, dialog, h, put, show } from "./dom.js";
+import { button, dialog, h, plainTable, put, show } from "./dom.js";
 import { both } from "./times.js";
 import { arrow, brief, perm, withoutWrite } from "./words.js";
 
@@ -121,7 +121,4 @@ async function act({ title, verb, warning = null, method, path, body, of, plan, 
   }
 }
 
-function table(rows) {
-  return h("table", { class: "plain" }, h("thead", null, h("tr", null, ["Target", "Before → After"].map((title) => h("th", { scope: "col" }, title)))),
-    h("tbody", null, rows.map((row) => h("tr", null, h("td", null, brief(row.key)), h("td", null, arrow(row.before, row.after))))));
-}
+const table = (rows) => plainTable(["Target", "Before → After"], rows.map((row) => [brief(row.key), arrow(row.before, row.after)]));

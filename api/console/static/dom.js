@@ -31,6 +31,13 @@ export function dialog(label, { onClose, ...props }, ...children) {
   return box;
 }
 
+/** A table of a few rows, which are elements or lists of cells. `caption` is for those who do not see it. */
+export function plainTable(titles, rows, { caption = null, ...props } = {}) {
+  return h("table", { class: "plain", ...props }, caption && h("caption", { class: "unseen" }, caption),
+    h("thead", null, h("tr", null, titles.map((title) => (title instanceof Node ? title : h("th", { scope: "col" }, title))))),
+    h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => (cell?.matches?.("td, th") ? cell : h("td", null, cell)))))));
+}
+
 /** Put other children into an element. */
 export function put(element, ...children) {
   element.replaceChildren(...nodes(children));

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The field for the earlier of two points in time. It is the parameter "from" of the address, so the time bar marks it, too.
+// A field for a point in time. The earlier of two is the parameter "from" of the address, so the time bar marks it, too.
 
 import { h, put } from "./dom.js";
 import { here, set } from "./place.js";
 import { MOMENTS, moment } from "./times.js";
 
-/** {element, show()}: `show` is called when the page is loaded. `rest` are more elements of the form. */
-export function fromForm(label, ...rest) {
-  const field = h("input", { type: "text", "aria-label": `${label}: epoch, time, -2h`, placeholder: "epoch, time, -2h" });
+/** {element, field}: `take` gets what `moment` makes of the text. `rest` are more elements of the form. */
+export function momentForm({ label, verb, isNowTaken, take, rest = [], ...props }) {
+  const field = h("input", { type: "text", "aria-label": `${label}: epoch, time, -2h`, placeholder: "epoch, time, -2h", ...props });
   const said = h("span", { class: "bad", role: "alert" });
   const submit = (event) => {
     event.preventDefault();
-    const from = moment(field.value);
-    put(said, from === null || from === "now" ? MOMENTS : null);
-    if (!said.textContent) set({ from });
+    const found = moment(field.value);
+    const isTaken = found !== null && (isNowTaken || found !== "now");
+    put(said, isTaken ? null : MOMENTS);
+    if (isTaken) take(found);
   };
+  return { field, element: h("form", { class: isNowTaken ? null : "filters", on: { submit } }, isNowTaken ? field : h("label", null, `${label} `, field), h("button", null, verb), rest, said) };
+}
+
+/** {element, show()}: `show` is called when the page is loaded. */
+export function fromForm(label, ...rest) {
+  const { element, field } = momentForm({ label, verb: "Compare", isNowTaken: false, take: (from) => set({ from }), rest });
   return {
-    element: h("form", { class: "filters", on: { submit } }, h("label", null, `${label} `, field), h("button", null, "Compare"), rest, said),
+    element,
     show: () => {
       if (document.activeElement !== field) field.value = here().params.get("from") ?? "";
     },

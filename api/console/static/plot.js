@@ -2,7 +2,7 @@
 // A chart over time, drawn by uPlot (vendored), with a table of the same data. Each row of the table has a link to the changes of
 // its point, so no pointer is needed.
 
-import { h, put } from "./dom.js";
+import { h, plainTable, put } from "./dom.js";
 import { toSecond } from "./times.js";
 
 const HEIGHT = 150;
@@ -14,9 +14,11 @@ let library = null;
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((plot) => plot.draw()));
 
-/** uPlot, fetched when the first chart is drawn, so that no other page waits for it. */
+/** uPlot and its style sheet, fetched when the first chart is drawn, so that no other page waits for them. */
 function uPlot() {
-  library ??= import("./uPlot.esm.js").then((found) => found.default);
+  library ??= Promise.all([import("./uPlot.esm.js"), new Promise((done) => {
+    document.head.prepend(h("link", { rel: "stylesheet", href: "uPlot.min.css", on: { load: done, error: done } }));
+  })]).then(([found]) => found.default);
   return library;
 }
 
@@ -148,14 +150,12 @@ export class Plot {
     const rows = points.map((point, index) => ({ point, index, values: series.map((each) => each.values[index]) }))
       .filter(({ values, index }) => (this.isStacked ? values.some(Boolean) : index === 0 || series.some((each) => each.values[index] !== each.values[index - 1])))
       .reverse();
-    put(this.table, h("table", { class: "plain" }, h("caption", { class: "unseen" }, this.title),
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "from (UTC)"), series.map((each) => h("th", { scope: "col", class: "n" }, each.name)))),
-      h("tbody", null, rows.map(({ point, values }) => {
-        const address = this.linkTo([point]);
-        const when = toSecond(point.start);
-        return h("tr", null, h("th", { scope: "row" }, address ? h("a", { href: address, title: "See the changes of this point" }, when) : when),
-          values.map((value) => h("td", { class: "n" }, number(value))));
-      }))));
+    put(this.table, plainTable(["from (UTC)", ...series.map((each) => h("th", { scope: "col", class: "n" }, each.name))], rows.map(({ point, values }) => {
+      const address = this.linkTo([point]);
+      const when = toSecond(point.start);
+      return [h("th", { scope: "row" }, address ? h("a", { href: address, title: "See the changes of this point" }, when) : when),
+        ...values.map((value) => h("td", { class: "n" }, number(value)))];
+    }), { caption: this.title }));
   }
 }
 

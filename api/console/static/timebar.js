@@ -5,8 +5,9 @@
 import { get } from "./api.js";
 import { Density, zoomed } from "./density.js";
 import { button, h, put, show, svg } from "./dom.js";
+import { momentForm } from "./from_form.js";
 import { here, link, set } from "./place.js";
-import { MOMENTS, both, isEpoch, moment, utc } from "./times.js";
+import { both, isEpoch, utc } from "./times.js";
 
 const REST_MS = 120;
 const PLAY_MS = 700;
@@ -35,8 +36,7 @@ export class TimeBar {
     });
     this.wholeButton = button("Whole history", () => this.zoomTo(null), { hidden: true });
     this.text = h("output", { class: "when", for: "epoch" });
-    this.typed = h("input", { type: "text", "aria-label": "Go to: epoch, time, -2h", placeholder: "epoch, time, -2h", id: "goto" });
-    this.said = h("span", { class: "bad", role: "alert" });
+    const go = momentForm({ label: "Go to", verb: "Go", isNowTaken: true, take: (asOf) => set({ as_of: asOf === "now" ? null : asOf }), id: "goto" });
     this.playing = button("Play", () => this.play(), { "aria-pressed": "false" });
     this.nowButton = button("Now", () => this.now());
     this.markButton = button("Mark", () => this.mark());
@@ -47,9 +47,7 @@ export class TimeBar {
         h("div", { class: "track" }, this.density.element, this.range, this.band, this.ticks),
         button("›", () => this.step(1), { "aria-label": "One epoch on" }),
         this.playing, this.nowButton),
-      h("div", { class: "under" }, this.text,
-        h("form", { on: { submit: (event) => this.goto(event) } }, this.typed, h("button", null, "Go"), this.said),
-        this.markButton, this.marked, this.wholeButton, this.density.legend));
+      h("div", { class: "under" }, this.text, go.element, this.markButton, this.marked, this.wholeButton, this.density.legend));
   }
 
   /** Load the newest epochs. */
@@ -163,13 +161,6 @@ export class TimeBar {
   now() {
     this.stop();
     set({ as_of: null });
-  }
-
-  goto(event) {
-    event.preventDefault();
-    const asOf = moment(this.typed.value);
-    put(this.said, asOf === null ? MOMENTS : "");
-    if (asOf !== null) set({ as_of: asOf === "now" ? null : asOf });
   }
 
   /** Begin a range here; press again to let it go. */
