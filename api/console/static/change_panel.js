@@ -1,16 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// The panel beside a table of changes: before and after, client, result, and other changes of the same client. The address has
-// the key of the change.
+// A command as a line, and the panel beside a table of changes: each row before and after, client, result, and other changes of
+// the same client. The address has the key of the change.
 
 import { get } from "./api.js";
-import { button, h, put, show } from "./dom.js";
+import { button, h, plainTable, put, show } from "./dom.js";
 import { changesOf, here, link, set, topicLink } from "./place.js";
 import { both, plainUtc, toSecond } from "./times.js";
 import { arrow, brief, perm } from "./words.js";
 
 const OTHERS = 20;
+const OTHER_ROWS = 1000; // a registration alone may have hundreds
 const TOPICS = 100;
+const PARTS = 20;
 const TIMES = /(Timestamp|^dataVersionTimestamp)$/;
+
+/**
+ * A line for each command, with its rows in `all`. Changes without a client, which are expiries, have a line for each broker.
+ * The line is like the first of its rows, those with a topic before others.
+ */
+export function commands(rows) {
+  const found = new Map();
+  for (const row of rows) {
+    const same = JSON.stringify([row.epoch, row.offset, row.command, row.outcome, row.actor ? null : row.brokerName]);
+    if (found.has(same)) found.get(same).push(row);
+    else found.set(same, [row]);
+  }
+  return [...found.values()].map((all) => {
+    const first = all.find((row) => row.tableName && row.topic) ?? all.find((row) => row.tableName) ?? all[0];
+    return { ...first, all: [first, ...all.filter((row) => row !== first)] };
+  });
+}
+
+/** The rows of a line that changed a table. Those that differ in their topic alone are the first of them, all of them in `alike`. */
+function parts(line) {
+  const found = new Map();
+  for (const row of (line.all ?? [line]).filter((each) => each.tableName)) {
+    const { topic, ...key } = row.key ?? {};
+    const same = JSON.stringify([row.tableName, key, row.before, row.after, topic === undefined]);
+    if (found.has(same)) found.get(same).alike.push(row);
+    else found.set(same, { ...row, alike: [row] });
+  }
+  return [...found.values()];
+}
+
+/** What a line changed, in a few words: "perm 6 → 4", or for several kinds of rows "topicQueueTable +45, brokerLiveTable ~1". */
+export function difference(line) {
+  const own = parts(line);
+  if (own.length < 2) return own.length ? arrow(own[0].before, own[0].after) : "";
+  const numbers = new Map();
+  for (const { tableName, before, after, alike } of own) {
+    const name = `${tableName} ${!before ? "+" : !after ? "−" : "~"}`;
+    numbers.set(name, (numbers.get(name) ?? 0) + alike.length);
+  }
+  return [...numbers].map(([name, number]) => name + number).join(", ");
+}
 
 export class ChangePanel {
   /** @param {function} find a row by its key, or undefined; what the address names is looked up by it */
@@ -37,7 +80,7 @@ export class ChangePanel {
     const { key } = this;
     set({ change: null }, { replace: true });
     this.update();
-    const again = [...document.querySelectorAll("tr[data-key]")].find((line) => line.dataset.key === key);
+    const again = lines().find((line) => line.dataset.key === key);
     (again?.querySelector("button.open") ?? this.opener)?.focus();
   }
 
@@ -53,13 +96,16 @@ export class ChangePanel {
     const key = here().params.get("change");
     const row = key === null ? undefined : this.find(key);
     show(this.element, row !== undefined);
+    for (const line of lines()) line.ariaCurrent = line.dataset.key === key ? "true" : null;
     if (row === undefined || key === this.key) {
       if (row === undefined) this.key = null;
       return;
     }
     this.key = key;
+    const own = parts(row);
     put(this.title, row.command ?? brief(row.key));
-    put(this.body, facts(row), sides(row.before, row.after), topics(row));
+    put(this.body, facts(row), own.slice(0, PARTS).map((each) => [sides(each), topics(each)]),
+      own.length ? null : h("p", { class: "quiet" }, "No row is different."), own.length > PARTS ? more(own.length - PARTS) : null);
     put(this.others);
     this.askOthers(row).catch(() => put(this.others)); // the panel goes without them
   }
@@ -67,14 +113,14 @@ export class ChangePanel {
   async askOthers(row) {
     const address = hostOf(row.actor?.peer);
     if (!address) return;
-    const { body } = await get("v1/changes", { peer: address, limit: OTHERS, to: here().params.get("as_of") });
+    const { body } = await get("v1/changes", { peer: address, limit: OTHER_ROWS, to: here().params.get("as_of") });
     if (this.key !== here().params.get("change")) return;
-    const others = body.changes.filter((each) => each.offset !== row.offset);
+    const others = commands(body.changes).filter((each) => each.offset !== row.offset).slice(0, OTHERS);
     put(this.others, h("h3", null, `Other changes from ${address}`),
       others.length ? h("ul", { class: "others" }, others.map((each) => h("li", null,
         h("a", { href: link("audit", "", { ...changesOf(each.epoch), peer: address }) }, toSecond(each.eventTime)),
         ` ${each.command} ${[each.topic, each.brokerName].filter(Boolean).join(" of ")}`)))
-        : h("p", { class: "quiet" }, "None."),
+        : h("p", { class: "quiet" }, body.nextCursor ? `None in the newest ${OTHER_ROWS} rows.` : "None."),
       h("p", null, h("a", { href: link("audit", "", { from: null, peer: address }) }, `All changes from ${address}`)));
   }
 }
@@ -89,26 +135,23 @@ function facts(row) {
     ["User", actor?.user],
     ["From", actor?.peer ?? (row.command === "BROKER_EXPIRED" ? "no client: the deadline of the broker passed" : null)],
     ["Gateway", actor && [actor.gateway, actor.via && ` by ${actor.via}`]],
-    ["Table", row.tableName ?? (row.command ? "none (the row is the command itself)" : null)],
-    ...Object.entries(row.key ?? {}).map(([name, value]) => [name, typed(name, value)]),
   ];
-  return h("dl", { class: "whole" }, entries.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
-    .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+  return definitions(entries.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== ""));
 }
 
-/** Fields beside each other, those that are different first. */
-function sides(before, after) {
-  if (!before && !after) return null;
+const definitions = (entries) => h("dl", { class: "whole" }, entries.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+
+/** The fields of a row beside each other, those that are different first. */
+function sides({ tableName, key, before, after }) {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   const isSame = (name) => before && after && JSON.stringify(before[name] ?? null) === JSON.stringify(after[name] ?? null);
   const [same, different] = [names.filter(isSame), names.filter((name) => !isSame(name))];
-  const table = (some) => h("table", { class: "sides" },
-    h("thead", null, h("tr", null, ["Field", "Before", "After"].map((title) => h("th", { scope: "col" }, title)))),
-    h("tbody", null, some.map((name) => h("tr", null, h("th", { scope: "row" }, name),
-      h("td", { class: before && !isSame(name) ? "was" : null }, before ? typed(name, before[name]) : "no row"),
-      h("td", { class: after && !isSame(name) ? "is" : null }, after ? typed(name, after[name]) : "no row")))));
-  return [h("h3", null, before && after ? "Before and after" : before ? "Removed" : "Added"),
-    different.length ? table(different) : h("p", { class: "quiet" }, "No field is different."),
+  const table = (some) => plainTable(["Field", "Before", "After"], some.map((name) => [h("th", { scope: "row" }, name),
+    h("td", { class: before && !isSame(name) ? "was" : null }, before ? typed(name, before[name]) : "no row"),
+    h("td", { class: after && !isSame(name) ? "is" : null }, after ? typed(name, after[name]) : "no row")]), { class: "sides" });
+  return [h("h3", null, `${before && after ? "Changed" : before ? "Removed" : "Added"}: ${tableName}`),
+    definitions(Object.entries(key ?? {}).map(([name, value]) => [name, typed(name, value)])),
+    different.length ? table(different) : null,
     same.length ? h("details", null, h("summary", null, `${same.length} unchanged fields`), table(same)) : null];
 }
 
@@ -124,20 +167,24 @@ function typed(name, value) {
 }
 
 function topics(row) {
-  if (!row.alike || row.alike.length < 2) return null;
+  if (row.alike.length < 2) return null;
   return h("details", null, h("summary", null, `The same for ${row.alike.length} topics`),
     h("ul", { class: "others" }, row.alike.slice(0, TOPICS).map((each) => h("li", null, topicLink(each.topic)))),
-    row.alike.length > TOPICS ? h("p", { class: "quiet" }, `and ${row.alike.length - TOPICS} more: tick "each row", or take the CSV.`) : null);
+    row.alike.length > TOPICS ? more(row.alike.length - TOPICS) : null);
 }
+
+const more = (number) => h("p", { class: "quiet" }, `and ${number} more: tick "each row", or take the CSV.`);
 
 /** An address without its port, as the filter of the Audit Log takes it. */
 function hostOf(peer) {
   return peer ? peer.replace(/:\d+$/, "").replace(/^\[|\]$/g, "") : "";
 }
 
+const lines = () => [...document.querySelectorAll("tr[data-key]")];
+
 /** A cell that shows "before → after" and opens the panel. */
 export function openCell(panel, key, row) {
-  const text = arrow(row.before, row.after);
+  const text = difference(row);
   const props = { class: "open", title: text || "Show the change in full", "aria-label": `Show in full: ${row.command ?? ""} ${text}` };
   return button(text || "details", (event) => panel.open(key, event.currentTarget), props);
 }

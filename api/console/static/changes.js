@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of changes of Dashboard, History and Audit Log.
 
-import { ChangePanel, besides, openCell } from "./change_panel.js";
+import { ChangePanel, besides, commands, difference, openCell } from "./change_panel.js";
 import { h } from "./dom.js";
 import { brokerLink, link, topicLink } from "./place.js";
 import { Table } from "./table.js";
-import { both, plainUtc, utc } from "./times.js";
-import { arrow, brief, who } from "./words.js";
+import { both, toSecond, utc } from "./times.js";
+import { brief, who } from "./words.js";
 
 const changeColumns = (panel) => [
-  { name: "time", title: "Time (UTC)", width: 25, value: (row) => row.eventTime, cell: (row) => h("time", { datetime: row.eventTime, title: both(row.eventTime) }, plainUtc(row.eventTime)) },
-  { name: "epoch", title: "Epoch", numeric: true, cell: (row) => h("a", { href: at(row), title: "See everything as it was then" }, row.epoch) },
-  { name: "operation", title: "Operation Type", value: (row) => row.command, cell: (row) => h("span", { title: row.command }, row.command) },
-  { name: "operator", title: "Operator", value: (row) => row.actor?.user ?? "" },
-  { name: "address", title: "IP Address", value: (row) => row.actor?.peer ?? "" },
-  { name: "target", title: "Target", value: target, cell: targetCell },
-  { name: "change", title: "Before → After", value: (row) => arrow(row.before, row.after), width: 26, cell: (row) => openCell(panel, changeKey(row), row) },
-  { name: "result", title: "Result", value: (row) => row.outcome + (row.reason ? `: ${row.reason}` : ""), cell: (row) => h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "") },
+  { name: "time", title: "Time (UTC)", width: 20, value: (row) => row.eventTime, cell: (row) => h("time", { datetime: row.eventTime, title: both(row.eventTime) }, toSecond(row.eventTime)) },
+  { name: "epoch", title: "Epoch", numeric: true, isExtra: true, width: 8, cell: (row) => h("a", { href: at(row), title: "See everything as it was then" }, row.epoch) },
+  { name: "operation", title: "Operation Type", width: 29, value: (row) => row.command, cell: (row) => h("span", { title: row.command }, row.command) },
+  { name: "operator", title: "Operator", isExtra: true, value: (row) => row.actor?.user ?? "" },
+  { name: "address", title: "IP Address", isExtra: true, value: (row) => row.actor?.peer ?? "" },
+  { name: "target", title: "Target", width: 27, value: target, cell: targetCell },
+  { name: "change", title: "Before → After", value: difference, width: 16, isRest: true, cell: (row) => openCell(panel, changeKey(row), row) },
+  { name: "result", title: "Result", width: 10, isExtra: true, value: (row) => row.outcome + (row.reason ? `: ${row.reason}` : ""), cell: (row) => h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "") },
 ];
 
-/** Rows that one cause changed alike in several topics are one line, until "each row" is ticked. CSV has each row. */
+/** The rows that a command changed are one line, until "each row" is ticked. CSV has each row. */
 export class ChangesTable extends Table {
   constructor({ tools = [], ...told }) {
     const panel = new ChangePanel((key) => this.rows.find((row) => changeKey(row) === key) ?? this.each.find((row) => changeKey(row) === key));
     const box = h("input", { type: "checkbox", on: { change: () => this.setRows(this.each) } });
-    super({ ...told, key: changeKey, columns: changeColumns(panel), tools: [tools, h("label", null, box, " each row")] });
+    super({ ...told, key: changeKey, columns: changeColumns(panel), tools: [tools, h("label", { title: "A line for each changed row, instead of one for each command" }, box, " each row")] });
     this.box_each = box;
     this.each = [];
     this.panel = panel;
@@ -33,32 +33,19 @@ export class ChangesTable extends Table {
 
   setRows(rows) {
     this.each = rows;
-    super.setRows(this.box_each.checked ? rows : together(rows));
+    super.setRows(this.box_each.checked ? rows : commands(rows));
     this.panel.update();
   }
 
   /** A line is found by each of its topics. */
   text(row) {
-    return [super.text(row), ...(row.alike ?? []).slice(1).map((each) => each.topic.toLowerCase())].join("\u0001");
+    if (!this.texts.has(row)) this.texts.set(row, [super.text(row), ...namesOf(row, "topic")].join("\u0001").toLowerCase());
+    return this.texts.get(row);
   }
 
   exported() {
-    return this.shown.flatMap((row) => row.alike ?? [row]);
+    return this.shown.flatMap((row) => row.all ?? [row]);
   }
-}
-
-/** Rows that differ in their topic alone become the first of them, with all of them in `alike`. */
-function together(rows) {
-  const found = new Map();
-  for (const row of rows) {
-    const { topic, ...key } = row.key ?? {};
-    const same = topic === undefined ? changeKey(row)
-      : JSON.stringify([row.epoch, row.offset, row.tableName, row.command, row.outcome, key, row.before, row.after]);
-    const first = found.get(same);
-    if (first) first.alike.push(row);
-    else found.set(same, { ...row, alike: [row] });
-  }
-  return [...found.values()];
 }
 
 /** The identity of a change. */
@@ -69,19 +56,23 @@ export function lastChange(row) {
   return row ? `${who(row.actor) || "time"} · ${row.command} · ${utc(row.eventTime)}` : "";
 }
 
-function target(row) {
-  return [row.tableName, row.topic, more(row), row.brokerName].filter(Boolean).join(" ");
+const namesOf = (row, name) => [...new Set((row.all ?? [row]).map((each) => each[name]).filter(Boolean))];
+
+/** The target as texts and [name, link]: "orders of broker-a", or "broker-a: orders and 3 more". */
+function pieces(row) {
+  const [topics, brokers] = [namesOf(row, "topic"), namesOf(row, "brokerName")];
+  if (!topics.length && !brokers.length) return [brief(row.key)];
+  const some = (names, linkTo) => (names.length ? [[names[0], linkTo], names.length > 1 ? ` and ${names.length - 1} more` : ""] : []);
+  const [one, other] = [some(topics, topicLink), some(brokers, brokerLink)];
+  const between = (text) => (one.length && other.length ? text : "");
+  return topics.length > 1 ? [...other, between(": "), ...one] : [...one, between(" of "), ...other];
 }
 
-const more = (row) => (row.alike?.length > 1 ? `and ${row.alike.length - 1} more` : "");
+const target = (row) => `${row.all ? "" : `${row.tableName ?? ""} `}${pieces(row).map((piece) => (Array.isArray(piece) ? piece[0] : piece)).join("")}`;
 
 function targetCell(row) {
-  return h("span", { title: `${row.tableName ?? "the command"} ${brief(row.key)}` },
-    row.topic ? topicLink(row.topic) : null,
-    more(row) && ` ${more(row)}`,
-    row.topic && row.brokerName ? " of " : null,
-    row.brokerName ? brokerLink(row.brokerName) : null,
-    !row.topic && !row.brokerName ? brief(row.key) : null);
+  return h("span", { title: row.all ? null : `${row.tableName ?? "the command"} ${brief(row.key)}` },
+    pieces(row).map((piece) => (Array.isArray(piece) ? piece[1](piece[0]) : piece)));
 }
 
 function at(row) {

@@ -31,13 +31,13 @@ export function lifelinesPage() {
   const table = new Table({
     caption: "Lifelines", isMain: true, empty: "No broker was registered in this window. Mark another range on the time bar, or go to now (n).", key: (row) => `${row.brokerName}/${row.clusterName}/${row.brokerAddr}`,
     columns: [
-      { name: "cluster", title: "Cluster", width: 9, value: (row) => row.clusterName },
+      { name: "cluster", title: "Cluster", width: 9, isExtra: true, value: (row) => row.clusterName },
       { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => brokerLink(row.brokerName) },
-      { name: "no", title: "NO.", width: 10, value: (row) => brokerNo(row.brokerId) },
+      { name: "no", title: "NO.", width: 10, isExtra: true, value: (row) => brokerNo(row.brokerId) },
       { name: "address", title: "Address", value: (row) => row.brokerAddr },
-      { name: "state", title: "State", width: 12, cell: (row) => h("span", { class: row.isAlive ? "good" : "bad" }, row.state) },
-      { name: "restarts", title: "Restarts", numeric: true, width: 9 },
-      { name: "lives", title: "Lifeline", width: 40, value: inWords, cell: lane },
+      { name: "state", title: "State", width: 12, isExtra: true, cell: (row) => h("span", { class: row.isAlive ? "good" : "bad" }, row.state) },
+      { name: "restarts", title: "Restarts", numeric: true, width: 9, isExtra: true },
+      { name: "lives", title: "Lifeline", width: 40, narrow: 12, value: inWords, cell: lane },
     ],
     copy: () => ({
       sql: "SELECT brokerName, key->>'brokerAddr' AS brokerAddr, validFrom, validTo, begunBy, endedBy FROM spans WHERE tableName = 'brokerLiveTable' ORDER BY brokerName, validFrom",

@@ -32,6 +32,7 @@ export function topicsPage() {
   }), kind));
   const table = new Table({
     caption: "Topics", isMain: true, empty: "There is no topic at this time. A topic is listed when a broker registers it.",
+    elsewhere: (name) => (name ? [`If ${name} was deleted, see `, h("a", { href: link("history", name) }, `the history of ${name}`), "."] : null),
     key: (row) => row.topicName,
     accept: (row) => isListed.has(kindOf(row.topicName)),
     tools: h("fieldset", { class: "kinds" }, h("legend", { class: "unseen" }, "Kinds of topics"), kinds),

@@ -21,9 +21,10 @@ export class Table {
   /**
    * @param {Object} told
    * @param {string} told.caption what it is, for those who do not see it
-   * @param {Array<{name, title, value, cell, numeric, width, isExported}>} told.columns `value(row)` is what is sorted, filtered
+   * @param {Array<{name, title, value, cell, numeric, width, narrow, isRest, isExtra, isExported}>} told.columns `value(row)` is what is sorted, filtered
    *   and exported, without it the member of this name; `cell(row)` what is shown, where that is more; `title`, without it the
-   *   name; `width` is in characters, without it as wide as its values; the last one has the rest; `isExported`: in the CSV alone
+   *   name; `width` is in characters, without it as wide as its values; the last one, or that of `isRest`, has the
+   *   rest; `isExtra`: not shown in a narrow window; `narrow`: the width there; `isExported`: in the CSV alone
    * @param {function} told.key identity of a row, across reloads
    * @param {function} told.copy the query of the table for copyButton, when it is pressed
    * @param {function} told.accept a condition on rows beside the filter
@@ -31,10 +32,11 @@ export class Table {
    * @param {Array} told.tools more controls
    * @param {boolean} told.isMain its filter is in the address: one table of a page
    * @param {string|Array} told.empty shown if there are no rows: why, and what to do
+   * @param {function} told.elsewhere gets the filter if no row matches: where else to look
    */
-  constructor({ caption, columns, key, copy, accept = () => true, onVisible = null, tools = [], isMain = false, empty = "There are no rows." }) {
+  constructor({ caption, columns, key, copy, accept = () => true, onVisible = null, tools = [], isMain = false, empty = "There are no rows.", elsewhere = () => null }) {
     const all = columns.map((column) => ({ title: column.name, value: (row) => row[column.name], ...column }));
-    Object.assign(this, { all, columns: all.filter((column) => !column.isExported), key, accept, onVisible, caption, isMain, empty });
+    Object.assign(this, { all, columns: all.filter((column) => !column.isExported), key, accept, onVisible, caption, isMain, empty, elsewhere });
     this.rows = [];
     this.shown = [];
     this.order = null; // {column, isDown}
@@ -43,9 +45,9 @@ export class Table {
       on: { input: () => this.narrow() },
     });
     this.count = h("output", { class: "count" });
-    this.heads = this.columns.map((column) => h("th", { scope: "col", class: column.numeric ? "n" : null },
+    this.heads = this.columns.map((column) => h("th", { scope: "col", class: classOf(column) },
       button(column.title, () => this.sort(column))));
-    this.widths = this.columns.map((column) => column.width ?? room(column.title) + 5);
+    this.widths = this.columns.map((column) => column.width ?? room(column.title) + 4);
     this.body = h("tbody");
     this.table = h("table", null, h("caption", { class: "unseen" }, caption),
       h("thead", null, h("tr", { "aria-rowindex": 1 }, this.heads)), this.body);
@@ -80,9 +82,12 @@ export class Table {
         this.widths[index] = Math.max(this.widths[index], Math.min(MOST_CH, room(String(column.value(this.rows[at]) ?? "")) + 1));
       }
     });
-    const last = this.columns.length - 1;
-    this.heads.forEach((head, index) => { head.style.width = index === last ? "" : `calc(${LETTER_CH * this.widths[index]}ch + 1rem)`; });
-    this.table.style.minWidth = `calc(${LETTER_CH * this.widths.reduce((sum, width) => sum + width)}ch + ${this.columns.length}rem)`;
+    const rest = this.columns.find((column) => column.isRest) ?? this.columns.at(-1);
+    this.heads.forEach((head, index) => { head.style.width = this.columns[index] === rest ? "" : `calc(${LETTER_CH * this.widths[index]}ch + 1rem)`; });
+    const least = (some) => `calc(${LETTER_CH * some.reduce((sum, [width]) => sum + width, 0)}ch + ${some.length}rem)`;
+    const widths = this.columns.map((column, index) => [this.widths[index], column]);
+    this.table.style.setProperty("--wide", least(widths));
+    this.table.style.setProperty("--narrow", least(widths.filter(([, column]) => !column.isExtra).map(([width, column]) => [column.narrow ?? width])));
   }
 
   /** Values of some rows have come in: paint them again. */
@@ -103,7 +108,7 @@ export class Table {
     }
     put(this.count, this.shown.length === this.rows.length ? `${this.rows.length}` : `${this.shown.length} of ${this.rows.length}`);
     this.table.setAttribute("aria-rowcount", this.shown.length + 1);
-    put(this.none, this.rows.length ? "No row matches the filter." : this.empty);
+    put(this.none, this.rows.length || q ? ["No row matches the filter. ", this.elsewhere(q)] : this.empty);
     show(this.none, !this.shown.length);
     show(this.box, this.shown.length > 0);
     this.paint(true);
@@ -144,8 +149,9 @@ export class Table {
   }
 
   line(row, index) {
-    return h("tr", { "data-key": this.key(row), "aria-rowindex": index + 2, class: index % 2 ? "odd" : null },
-      this.columns.map((column) => h("td", { class: column.numeric ? "n" : null }, (column.cell ?? column.value)(row))));
+    const key = this.key(row);
+    return h("tr", { "data-key": key, "aria-current": key === here().params.get("change") ? "true" : null, "aria-rowindex": index + 2, class: index % 2 ? "odd" : null },
+      this.columns.map((column) => h("td", { class: classOf(column) }, (column.cell ?? column.value)(row))));
   }
 
   focused() {
@@ -219,6 +225,8 @@ export function saveAs(name, type, text) {
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
+
+const classOf = ({ numeric, isExtra }) => [numeric && "n", isExtra && "extra"].filter(Boolean).join(" ") || null;
 
 function gap(rows) {
   if (!rows) return null;

@@ -15,11 +15,15 @@ from tests.api.console.conftest import Console
 
 pytestmark = pytest.mark.deep
 
+MORE_TOPICS = 30
+"""So many that the rows of one command fill any short list of changes."""
+
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     found = Console(tmp_path_factory.mktemp("panel"))
-    found.send("POST", "/v1/brokers/register", broker("broker-a", topics=("orders", "payments")))
+    topics = ("orders", "payments", *(f"topic-{number:02}" for number in range(MORE_TOPICS)))
+    found.send("POST", "/v1/brokers/register", broker("broker-a", topics=topics))
     found.send("POST", "/v1/brokers/broker-a/wipe-write-perm")
     yield found
     found.close()
@@ -36,6 +40,7 @@ def test_before_and_after_are_beside_each_other(browser: Browser, console: Conso
     page.keyboard.press("Enter")
     panel = page.get_by_role("complementary", name="The change in full")
     expect(panel.locator("h2")).to_be_focused()
+    expect(row).to_have_attribute("aria-current", "true")
     sides = panel.locator("table.sides").first.locator("tbody tr")
     expect(sides).to_have_count(1)
     assert [" ".join(text.split()) for text in sides.locator("th, td").all_inner_texts()] == [
@@ -56,6 +61,7 @@ def test_before_and_after_are_beside_each_other(browser: Browser, console: Conso
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()
     expect(opener).to_be_focused()
+    expect(page.locator("main tr[aria-current]")).to_have_count(0)
     page.goto("about:blank")
     page.goto(shared)  # as a colleague would
     expect(panel.locator("h2")).to_have_text("WIPE_WRITE_PERM_OF_BROKER")
@@ -70,4 +76,39 @@ def test_a_difference_in_full(browser: Browser, console: Console) -> None:
     expect(panel.locator("table.sides").first).to_contain_text("no row")
     panel.get_by_role("button", name="Close the panel").click()
     expect(panel).to_be_hidden()
+    tab.close()
+
+
+def test_a_command_is_one_line_with_all_of_its_rows(browser: Browser, console: Console) -> None:
+    tab = Watched(browser, console.url)
+    page = tab.go("audit?command=REGISTER_BROKER")
+    rows = page.locator("main tbody tr[data-key]")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("broker-a: ")
+    expect(rows).to_contain_text(f" and {MORE_TOPICS + 1} more")
+    expect(rows.locator("button.open")).to_contain_text(f"topicQueueTable +{MORE_TOPICS + 2}")
+    rows.locator("button.open").click()
+    panel = page.get_by_role("complementary", name="The change in full")
+    for table in ("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTable"):
+        expect(panel.get_by_role("heading", name=f"Added: {table}")).to_be_visible()
+    expect(panel).to_contain_text(f"The same for {MORE_TOPICS + 2} topics")
+    page.get_by_label("Filter Audit Log").fill(f"topic-{MORE_TOPICS - 1}")
+    expect(rows).to_have_count(1)  # a line is found by each of its topics
+    page.get_by_label("Filter Audit Log").fill("")
+    page.get_by_label("each row").check()
+    expect(page.locator(".count")).to_have_text(str(MORE_TOPICS + 2 + 3))
+    tab.close()
+
+
+@pytest.mark.parametrize("place", ["audit", "history/orders", "dashboard"])
+def test_no_column_of_changes_is_beyond_1280_pixels(browser: Browser, console: Console, place: str) -> None:
+    tab = Watched(browser, console.url, viewport={"width": 1280, "height": 900})
+    page = tab.go(place)
+    box = page.get_by_role(
+        "region",
+        name="Changes" if place.startswith("history") else "Last changes" if place == "dashboard" else "Audit Log",
+        exact=True,
+    )
+    expect(box.locator("tr[data-key]").first).to_be_visible()
+    assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
     tab.close()

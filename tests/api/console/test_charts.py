@@ -163,3 +163,13 @@ def test_each_broker_has_a_lane_that_leads_to_its_changes(tab: Watched, lived: L
     expect(page.locator("main h1")).to_have_text("Audit Log")
     assert f"brokerName={flapping[0]['brokerName']}" in page.url
     expect(page.locator("main tbody tr[data-key]").first).to_be_visible()
+
+
+def test_lanes_are_in_sight_in_a_narrow_window(browser: Browser, lived: LocalGateway) -> None:
+    tab = Watched(browser, lived.http_url, viewport={"width": 390, "height": 800})
+    page = tab.go("lifelines")
+    box = page.locator("svg.lane").first.bounding_box()
+    assert box is not None
+    assert box["width"] > 60
+    assert box["x"] + box["width"] <= 390
+    tab.close()

@@ -166,7 +166,19 @@ def test_a_text_that_is_too_long_for_its_cell_has_a_way_to_read_it(browser: Brow
 
 def test_a_filter_without_a_match_says_so(browser: Browser, console: Console) -> None:
     tab = Watched(browser, console.url)
+    page = tab.go("cluster")
+    page.get_by_label("Filter Brokers").fill("never")
+    expect(page.locator(".empty:visible")).to_have_text("No row matches the filter. ")
+    tab.close()
+
+
+def test_a_topic_that_was_deleted_is_a_link_away_from_the_client_that_deleted_it(
+    browser: Browser, console: Console
+) -> None:
+    tab = Watched(browser, console.url)
     page = tab.go("topics")
-    page.get_by_label("Filter Topics").fill("never")
-    expect(page.locator(".empty:visible")).to_have_text("No row matches the filter.")
+    page.get_by_label("Filter Topics").fill("payments")
+    page.get_by_role("link", name="the history of payments").click()
+    expect(page.locator("main h1")).to_have_text("History: payments")
+    expect(page.get_by_role("region", name="States")).to_contain_text("DELETE_TOPIC_IN_NAMESRV 127.0.0.1")
     tab.close()
