@@ -43,16 +43,16 @@ function parts(line) {
   return [...found.values()];
 }
 
-/** What a line changed, in a few words: "perm 6 → 4", or for several kinds of rows "topicQueueTable +45, brokerLiveTable ~1". */
+/** What a line changed, in a few words: "perm 6 → 4", or for several kinds of rows "+45 topicQueueTable, ~1 brokerLiveTable". */
 export function difference(line) {
   const own = parts(line);
   if (own.length < 2) return own.length ? arrow(own[0].before, own[0].after) : "";
   const numbers = new Map();
   for (const { tableName, before, after, alike } of own) {
-    const name = `${tableName} ${!before ? "+" : !after ? "−" : "~"}`;
+    const name = `${!before ? "+" : !after ? "−" : "~"} ${tableName}`;
     numbers.set(name, (numbers.get(name) ?? 0) + alike.length);
   }
-  return [...numbers].map(([name, number]) => name + number).join(", ");
+  return [...numbers].map(([name, number]) => name.replace(" ", `${number} `)).join(", ");
 }
 
 export class ChangePanel {

@@ -86,7 +86,7 @@ def test_a_command_is_one_line_with_all_of_its_rows(browser: Browser, console: C
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("broker-a: ")
     expect(rows).to_contain_text(f" and {MORE_TOPICS + 1} more")
-    expect(rows.locator("button.open")).to_contain_text(f"topicQueueTable +{MORE_TOPICS + 2}")
+    expect(rows.locator("button.open")).to_contain_text(f"+{MORE_TOPICS + 2} topicQueueTable")
     rows.locator("button.open").click()
     panel = page.get_by_role("complementary", name="The change in full")
     for table in ("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTable"):
