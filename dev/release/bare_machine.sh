@@ -68,12 +68,16 @@ chroot "$root" /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin
         sleep 1
     done
     grep "routelake is ready" /tmp/serve
-    $routelake fleet -n 127.0.0.1:19876 --brokers 1 --topics 1 --duration-s 20 >/dev/null &
+    $routelake fleet -n 127.0.0.1:19876 --brokers 1 --topics 1 --duration-s 600 >/dev/null &
     fleet=$!
-    sleep 10
-    topic=$($routelake admin topicList -n 127.0.0.1:19876 | grep -v "^#" | tail -n 1)
-    $routelake route "$topic" -n http://127.0.0.1:18080
-    wait "$fleet"
+    tries=0
+    until topic=$($routelake admin topicList -n 127.0.0.1:19876 | grep -v "^#" | tail -n 1) && [ -n "$topic" ] &&
+        $routelake route "$topic" -n http://127.0.0.1:18080; do
+        [ $((tries += 1)) -lt 60 ] || { cat /tmp/serve; echo "no route"; exit 1; }
+        sleep 2
+    done
+    kill "$fleet"
+    wait "$fleet" || true
 
     tries=0
     until sql=$($routelake sql "SELECT count(*) > 0 AS has_epochs FROM routeCommitTable" --data-dir /data) && echo "$sql" | grep -qi true; do
