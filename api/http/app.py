@@ -55,9 +55,17 @@ from api.http.openapi import DESCRIPTION, TAGS, openapi_document
 from api.http.parameters import path_to_match
 from api.http.problems import (
     BAD_PARAMETER,
+    BUSY,
+    CROSS_SITE,
+    FORBIDDEN,
     INTERNAL,
     METHOD_NOT_ALLOWED,
     NO_SUCH_ENDPOINT,
+    TIMEOUT,
+    TOO_LARGE,
+    TOO_MANY,
+    UNAUTHORIZED,
+    UNKNOWN_HOST,
     Kind,
     Problem,
     problem_of,
@@ -84,17 +92,8 @@ _READS = ("GET", "OPTIONS")
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 """Those that endpoints have."""
 _MOST_PARAMETERS: Final = 64
-_COUNTED_REFUSALS = frozenset(
-    {
-        "unauthorized",
-        "forbidden",
-        "cross-site",
-        "unknown-host",
-        "too-large",
-        "request-timeout",
-        "system-busy",
-        "quota-exceeded",
-    }
+_COUNTED_REFUSALS: Final = frozenset(
+    {UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, TOO_LARGE, TIMEOUT, BUSY, TOO_MANY}
 )
 
 
@@ -194,7 +193,7 @@ class HttpApp(FastAPI):
         code = str(int(problem.code)) if problem is not None else "0" if 0 < status < 500 else "1"
         metrics = self.context.metrics
         metrics.requests.labels("http", operation, code).inc()
-        if problem is not None and problem.slug in _COUNTED_REFUSALS:
+        if problem is not None and problem in _COUNTED_REFUSALS:
             metrics.security.labels(problem.slug).inc()
         if operation == _ROUTE_OPERATION:
             if problem is not None:
