@@ -7,12 +7,13 @@ already is a heartbeat there, so it is simply sent; one topic goes as a registra
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import ssl
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from clients.addresses import NAMESRV_PORT, host_port, is_http
@@ -20,15 +21,15 @@ from clients.broker.config import BrokerConfig
 from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer
 from clients.broker.registration import RegisterBrokerResult, Registration, incremental
 from clients.broker.topic_config import TopicConfig
-from clients.http import HttpConnections, refusal
 from remoting.client import RemotingClient
+from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import encode_data_version
-from remoting.errors import ConnectionLostError
+from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
 from schemas.broker import DataVersion
+from schemas.codes import ResponseCode
 from schemas.errors import SetupError
 
 _OK: Final = (200, 202)
-_HEADERS: Final = {"content-type": "application/json"}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -36,13 +37,16 @@ class _Answer(msgspec.Struct, rename="camel"):
     master_addr: str | None = None
     ha_server_addr: str | None = None
     order_topic_conf: dict[str, str] | None = None
+    code: int | None = None
+    detail: str | None = None
+    title: str | None = None
 
 
 _answer = msgspec.json.Decoder(_Answer)
 
 
 class HttpNameServer:
-    """routelake over HTTP. Each request has a connection of its own."""
+    """routelake over HTTP. Requests run on threads, one connection each."""
 
     def __init__(self, url: str, token: str = "", tls: ssl.SSLContext | None = None) -> None:
         """Connects when it is asked.
@@ -57,14 +61,16 @@ class HttpNameServer:
         """
         try:
             parts = urlsplit(url)
-            is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            self._host, self._port = parts.hostname, parts.port
         except ValueError as error:
             raise SetupError(f"{url!r} is no NameServer: {error}") from error
-        if not is_usable or parts.path not in ("", "/") or parts.query:
+        if parts.scheme not in ("http", "https") or not self._host or parts.path not in ("", "/") or parts.query:
             raise SetupError(f"{url!r} is no NameServer: expected http://HOST:PORT")
         self.address = url.rstrip("/")
-        self._token = token
         self._tls = None if parts.scheme == "http" else tls or ssl.create_default_context()
+        self._headers = {"content-type": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
 
     async def register(
         self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
@@ -96,20 +102,44 @@ class HttpNameServer:
         await self._post("unregister", _encode({**_identity(config), "brokerId": config.broker_id}), COMMAND_TIMEOUT_S)
 
     async def _post(self, what: str, body: bytes, timeout_s: float) -> _Answer:
-        """Raises ClientError."""
+        return await asyncio.to_thread(self._exchange, what, body, timeout_s)
+
+    def _exchange(self, what: str, body: bytes, timeout_s: float) -> _Answer:
+        """One request on a connection of its own. Raises ClientError."""
+        host, port = cast("str", self._host), self._port
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=timeout_s)
+            if self._tls is None
+            else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
+        )
         try:
-            async with HttpConnections(self.address, self._token, self._tls) as connections:
-                path = f"/v1/brokers/{what}"
-                answer = await connections.send("POST", path, timeout_s, headers=_HEADERS, content=body)
-            if answer.status_code not in _OK:
-                raise refusal(self.address, answer)
-            return _answer.decode(answer.content)
-        except (httpx.DecodingError, ValueError, RecursionError) as error:
-            raise ConnectionLostError(self.address, f"the answer to {what} cannot be read: {error}") from error
+            try:
+                connection.connect()
+            except OSError as error:
+                raise ConnectError(self.address, f"no connection: {why_not_connected(error)}") from error
+            try:
+                connection.request("POST", f"/v1/brokers/{what}", body, self._headers)
+                response = connection.getresponse()
+                status, content = response.status, response.read()
+            except TimeoutError:
+                raise AnswerTimeoutError(self.address, f"no answer to {what} within {timeout_s:g} s") from None
+            except (OSError, http.client.HTTPException) as error:
+                raise ConnectionLostError(self.address, f"connection lost: {error}") from error
+        finally:
+            connection.close()
+        try:
+            answer = _answer.decode(content)
+        except (ValueError, RecursionError):
+            answer = _Answer(detail=f"HTTP {status}: {content[:200]!r}")
+        if status not in _OK:
+            remark = answer.detail or answer.title or f"HTTP {status}"
+            code = ResponseCode.SYSTEM_ERROR if answer.code is None else answer.code
+            raise AnswerError(self.address, RemotingCommand(code, remark=remark))
+        return answer
 
 
 def name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
-    """A client of the NameServer at host:port, by remoting, or at a URL, over HTTP. Raises SetupError."""
+    """What asks the NameServer at host:port by remoting, or at a URL over HTTP. Raises SetupError."""
     if is_http(address):
         return HttpNameServer(address, http_token, tls)
     return RemotingNameServer(host_port(address, "--namesrv", NAMESRV_PORT), client)

@@ -6,20 +6,34 @@ With an ETag, what is known already is not sent again; with a long poll, the ans
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
-from clients.http import HttpConnections, problem_of, refusal
 from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
+from remoting.codec.frame import HTTP_IS_ELSEWHERE, RemotingCommand
+from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
+from schemas.codes import ResponseCode
 
 MAX_WAIT_S: Final = 300.0
 """A gateway refuses a longer ``wait``."""
 _TOPIC_NOT_EXIST: Final = "urn:routelake:problem:topic-not-exist"
+_BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+
+
+class _Problem(msgspec.Struct):
+    """Fields of a problem document that the client uses."""
+
+    type: str = ""
+    title: str = ""
+    detail: str = ""
+    code: int | None = None
 
 
 class HttpTransport:
@@ -34,34 +48,39 @@ class HttpTransport:
             token: Bearer token, for a routelake that protects its reads.
             tls: For https; None: who the system trusts is believed, or SSL_CERT_FILE.
         """
-        self._token = token
+        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
         self._tls = tls
-        self._peers: dict[tuple[str, bool], HttpConnections] = {}
+        self._peers: dict[tuple[str, bool], _Peer] = {}
 
     async def fetch(
         self, address: str, topic: str, *, timeout_s: float, tag: str | None = None, wait_s: float = 0.0
     ) -> RouteAnswer | None:
         """See `RouteTransport`."""
         waits = tag is not None and wait_s > 0
+        patience_s = timeout_s + (wait_s if waits else 0.0)
+        peer = self._peer(address, waits=waits)
         try:
-            answer = await self._peer(address, waits=waits).send(
+            request = peer.client.build_request(
                 "GET",
-                f"/v1/topics/{quote(topic, safe='')}/route",
-                timeout_s,
-                wait_s=wait_s if waits else 0.0,
+                f"{address}/v1/topics/{quote(topic, safe='')}/route",
                 params={"wait": f"{min(wait_s, MAX_WAIT_S):g}"} if waits else {},
                 headers={} if tag is None else {"if-none-match": tag},
+                timeout=httpx.Timeout(None, connect=timeout_s),
             )
+            answer = await peer.send(request, patience_s)
+        except httpx.ConnectTimeout:
+            raise ConnectError(address, f"no connection within {timeout_s:g} s") from None
+        except httpx.ConnectError as error:
+            raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
+        except TimeoutError:
+            if peer.closed:
+                raise ConnectionLostError(address, "the connection was closed") from None
+            raise AnswerTimeoutError(address, f"no answer within {patience_s:g} s") from None
         except httpx.DecodingError as error:
             raise BadRouteError(address, f"the answer cannot be decompressed: {error}") from error
-        tag = answer.headers.get("etag")
-        if answer.status_code == HTTPStatus.OK:
-            return RouteAnswer(decode_route(address, answer.content), tag)
-        if answer.status_code == HTTPStatus.NOT_MODIFIED:
-            return None
-        if answer.status_code == HTTPStatus.NOT_FOUND and problem_of(answer).type == _TOPIC_NOT_EXIST:
-            return RouteAnswer(None, tag)
-        raise refusal(address, answer)
+        except httpx.RequestError as error:
+            raise ConnectionLostError(address, f"connection lost: {str(error) or type(error).__name__}") from error
+        return _understand(address, answer)
 
     async def drop(self, address: str) -> None:
         """See `RouteTransport`."""
@@ -73,9 +92,75 @@ class HttpTransport:
         for address, _ in list(self._peers):
             await self.drop(address)
 
-    def _peer(self, address: str, *, waits: bool) -> HttpConnections:
+    def _peer(self, address: str, *, waits: bool) -> _Peer:
         # Long polls have connections of their own: httpx looks through all of a client's for every request.
         peer = self._peers.get((address, waits))
         if peer is None:
-            peer = self._peers[address, waits] = HttpConnections(address, self._token, self._tls)
+            # As remoting does, straight to the address: a proxy for the web does not lead to NameServers.
+            is_tls = address.startswith("https:")
+            verify: Any = (self._tls or ssl.create_default_context()) if is_tls else False
+            client = httpx.AsyncClient(
+                headers=self._headers,
+                limits=httpx.Limits(max_connections=None),
+                trust_env=False,
+                verify=verify,
+            )
+            peer = self._peers[address, waits] = _Peer(client)
         return peer
+
+
+class _Peer:
+    """The connections to one address, and the requests that are under way on them.
+
+    Attributes:
+        client: Makes the requests.
+        closed: Requests end with a TimeoutError because of that.
+    """
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.closed = False
+        self._asking: set[asyncio.Timeout] = set()
+        self._all_ended = asyncio.Event()
+
+    async def send(self, request: httpx.Request, patience_s: float) -> httpx.Response:
+        """Raises TimeoutError when it takes too long or `close` comes first, and httpx.RequestError."""
+        async with asyncio.timeout(patience_s) as limit:
+            self._asking.add(limit)
+            try:
+                return await self.client.send(request)
+            finally:
+                self._asking.discard(limit)
+                if not self._asking:
+                    self._all_ended.set()
+
+    async def close(self) -> None:
+        """End every request, then close: httpx forgets a connection that is still being made, and leaves it open."""
+        self.closed = True
+        for limit in self._asking:
+            if not limit.expired():
+                limit.reschedule(0.0)
+        while self._asking:
+            self._all_ended.clear()
+            await self._all_ended.wait()
+        await self.client.aclose()
+
+
+def _understand(address: str, answer: httpx.Response) -> RouteAnswer | None:
+    tag = answer.headers.get("etag")
+    if answer.status_code == HTTPStatus.OK:
+        return RouteAnswer(decode_route(address, answer.content), tag)
+    if answer.status_code == HTTPStatus.NOT_MODIFIED:
+        return None
+    try:
+        problem = msgspec.json.decode(answer.content, type=_Problem)
+    except (ValueError, RecursionError):
+        is_remoting = HTTP_IS_ELSEWHERE.encode() in answer.content
+        problem = _Problem(detail=HTTP_IS_ELSEWHERE if is_remoting else answer.reason_phrase)
+    if answer.status_code == HTTPStatus.NOT_FOUND and problem.type == _TOPIC_NOT_EXIST:
+        return RouteAnswer(None, tag)
+    code = problem.code
+    if code is None:
+        code = ResponseCode.SYSTEM_BUSY if answer.status_code in _BUSY else ResponseCode.SYSTEM_ERROR
+    remark = f"HTTP {answer.status_code}: {problem.detail or problem.title or answer.reason_phrase}"
+    raise AnswerError(address, RemotingCommand(code, remark=remark))
