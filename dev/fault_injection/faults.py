@@ -151,7 +151,7 @@ class Faults:
         for pid in tree(self._server.child("fold")):
             with suppress(OSError):  # it has just ended
                 command = Path(f"/proc/{pid}/cmdline").read_text()
-                if "pyspark.worker" in command and "pyspark.daemon" in command:
+                if "pyspark.worker" in command and "worker_daemon" in command:
                     found.append(pid)
         return sorted(found)
 

@@ -83,7 +83,7 @@ def who_has_secrets(process: Routelake, expected: set[str]) -> None:
             continue
         with suppress(OSError):
             environment = Path(f"/proc/{child}/environ").read_bytes().decode()
-            assert "OTHER=no secret" in environment or "java" in line or "pyspark" in line
+            assert "OTHER=no secret" in environment or "java" in line or "worker_daemon" in line or "pyspark" in line
             for name, secret in SECRETS.items():
                 assert secret not in environment, (name, line)
                 assert f"\0{name}=" not in f"\0{environment}", (name, line)
@@ -98,6 +98,6 @@ def test_children_of_a_gateway(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_children_of_serve(tmp_path: Path) -> None:
     """`runtime/test_fold_process.py` looks at those of a fold alone."""
-    expected = {"eventlog.worker", "large_registrations", "cli.child fold", "java", "pyspark.daemon"}
+    expected = {"eventlog.worker", "large_registrations", "cli.child fold", "java", "worker_daemon"}
     with running(tmp_path, "serve", "--workers", "2") as process:
         who_has_secrets(process, expected)

@@ -20,7 +20,7 @@ from runtime.procfs import stat_fields
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_PART: Final = re.compile(r"(?:cli\.main|cli\.child) (\w+)|(eventlog\.worker|pyspark\.daemon)")
+_PART: Final = re.compile(r"(?:cli\.main|cli\.child) (\w+)|(eventlog\.worker|pyspark\.daemon|worker_daemon)")
 PACKAGES: Final = ("uvloop", "uvicorn", "fastapi", "httptools", "pyspark", "delta-spark", "deltalake")
 
 

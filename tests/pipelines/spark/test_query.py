@@ -380,7 +380,7 @@ def workers() -> list[int]:
     for pid in threads_below(os.getpid()):
         with suppress(OSError):
             command = Path(f"/proc/{pid}/cmdline").read_text()
-            if "pyspark.worker" in command and "pyspark.daemon" in command:
+            if "pyspark.worker" in command and "worker_daemon" in command:
                 found.append(pid)
     return found
 
