@@ -4,7 +4,7 @@
 How a request travels::
 
     data_received -> frames -> what `RequestCache` recognises: answered in the same turn, all answers in one write
-                            -> all others: Handler.handle, begun in the same turn, answered when it is done
+                            -> all others: Handler.handle in a task of its own, answered when it is done
 
 What a peer can do and what stops it:
 
@@ -30,9 +30,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from sys import getsizeof
 from typing import Any, Final, Protocol, cast
 
@@ -95,7 +94,6 @@ class Server(Protocol):
     memory: ConnectionMemory[Connection]
     refusals: Refusals
     answered_inline: defaultdict[int, int]
-    under_way: set[RunningRequest | Connection]
     now: float
     is_closing: bool
 
@@ -105,8 +103,8 @@ class Server(Protocol):
     def release(self, connection: Connection) -> None:
         """Count it out."""
 
-    def has_ended(self, of: RunningRequest | Connection) -> None:
-        """Take a request, or a connection with requests of this turn, off `under_way`."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a request; the server keeps the task alive."""
 
     def failure(self, error: Exception, connection: Connection) -> RemotingCommand:
         """The answer to a request whose handling raised; the unexpected is logged."""
@@ -116,70 +114,6 @@ class Server(Protocol):
 
     def guard(self, callback: Callable[[Connection], None], connection: Connection) -> None:
         """Call back; what it raises must not take the connection down."""
-
-
-class RunningRequest:
-    """A request under way: its coroutine, which goes on in the callback of what it waits for.
-
-    It begins at once. A task of asyncio would begin a turn later, and cost more (reports/performance.md).
-    """
-
-    __slots__ = ("_work", "command", "connection", "fields_bytes", "reply")
-
-    def __init__(self, command: RemotingCommand, connection: Connection, size_bytes: int) -> None:
-        """Prepare; `begin` runs it.
-
-        Args:
-            command: The request.
-            connection: Connection that it came over.
-            size_bytes: Its size (`size_of`).
-        """
-        self.command = command
-        self.connection = connection
-        self.fields_bytes = size_bytes - len(command.body)
-        self.reply: RemotingCommand | Reply | None = None
-        self._work: Coroutine[Any, Any, RemotingCommand | Reply | None] | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """Number of bytes that it holds now: a body that is needed no more was let go."""
-        return self.fields_bytes + len(self.command.body)
-
-    def begin(self, handler: Handler) -> bool:
-        """Run it until it waits for something. Returns whether it has ended without that."""
-        self._work = handler.handle(self.command, self.connection)
-        return self._step()
-
-    def cancel(self) -> None:
-        """Raise CancelledError where it waits."""
-        if self._work is not None:
-            with suppress(asyncio.CancelledError, StopIteration):
-                self._work.throw(asyncio.CancelledError())
-            self._work = None
-
-    def _step(self) -> bool:
-        assert self._work is not None
-        try:
-            future = self._work.send(None)
-        except StopIteration as ended:
-            self.reply = ended.value
-        except asyncio.CancelledError:  # so was what it waited for: there is no answer
-            pass
-        except Exception as error:
-            self.reply = self.connection.failure(error)
-        else:
-            if future is None:  # asyncio.sleep(0)
-                asyncio.get_running_loop().call_soon(self._go_on)
-            else:
-                future._asyncio_future_blocking = False  # as asyncio.Task does
-                future.add_done_callback(self._go_on)
-            return False
-        self._work = None
-        return True
-
-    def _go_on(self, _done: object = None) -> None:
-        if self._work is not None and self._step():
-            self.connection.has_ended(self)
 
 
 class Connection(Secured):
@@ -220,16 +154,12 @@ class Connection(Secured):
         self._backlog: list[Received] = []
         self._in_flight = 0
         self._in_flight_bytes = 0
-        self._at_once = 0
-        """Requests that were answered without waiting in this turn of the loop: in flight until it ends."""
-        self._at_once_bytes = 0
-        self._unsent: deque[RunningRequest] = deque()
-        """Requests that have ended while the peer does not read."""
         self._backlog_bytes = 0
         self._unfinished_bytes = 0
         self._shared_bytes = 0
         self._reading = True
         self._writing = True
+        self._may_answer = asyncio.Event()
         self._holding_since_s = self._unread_since_s = 0.0
         self.last_read = self._frame_since = self._not_writing_since = self._closing_since = server.now
 
@@ -347,6 +277,7 @@ class Connection(Secured):
     def pause_writing(self) -> None:
         """The peer does not read: stop answering, hence stop reading."""
         self._writing = False
+        self._may_answer.clear()
         self._not_writing_since = self._server.now
         self._unread_since_s = time.monotonic()
         self.stop_reading()
@@ -356,12 +287,8 @@ class Connection(Secured):
         """The peer reads again."""
         self._writing = True
         self._shared_bytes = 0
+        self._may_answer.set()
         self._memory.reads_again(self)
-        while self._unsent and self._writing:
-            request = self._unsent.popleft()
-            assert request.reply is not None
-            self._answer(request.command, request.reply)
-            self._server.has_ended(request)
         self.go_on()
 
     # --- requests ---
@@ -395,17 +322,9 @@ class Connection(Secured):
                     if not self._writing:
                         self._postpone(received[index + 1 :])
                         break
-            else:
-                if out:
-                    transport.write(b"".join(out))
-                    out = []
-                    size = 0
-                if not self._start(request):
-                    self._postpone(received[index:])
-                    break
-                if not self._writing:
-                    self._postpone(received[index + 1 :])
-                    break
+            elif not self._start(request):
+                self._postpone(received[index:])
+                break
         if successes:
             self._server.answered_inline[0] += successes
         if out:
@@ -425,45 +344,29 @@ class Connection(Secured):
             return False
         self._in_flight += 1
         self._account_in_flight(size)
-        request = RunningRequest(command, self, size)
-        if not request.begin(self._handler):
-            self._server.under_way.add(request)
-            return True
-        if not self._at_once:
-            self._server.under_way.add(self)
-            asyncio.get_running_loop().call_soon(self._end_turn)
-        self._at_once += 1
-        self._at_once_bytes += request.size_bytes
-        if request.reply is not None:
-            self._server.count(command.code, request.reply.code)
-            self._answer(command, request.reply)
+        self._server.spawn(self._serve(command))
         return True
 
-    def _end_turn(self) -> None:
-        """Count out the requests that were answered at once: they filled places that others wait for."""
-        self._in_flight -= self._at_once
-        self._account_in_flight(-self._at_once_bytes)
-        self._at_once = self._at_once_bytes = 0
-        if self._backlog or not self._reading:
-            self.go_on()
-        if not self._at_once:
-            self._server.has_ended(self)
-
-    def failure(self, error: Exception) -> RemotingCommand:
-        """The answer to a request whose handling raised."""
-        return self._server.failure(error, self)
-
-    def has_ended(self, request: RunningRequest) -> None:
-        """Answer a request that has waited for something. While the peer does not read, the answer waits, too."""
-        self._in_flight -= 1
-        self._account_in_flight(-request.size_bytes)
-        if request.reply is not None:
-            self._server.count(request.command.code, request.reply.code)
-            if not self._writing and self._transport is not None and self.close_reason is None:
-                self._unsent.append(request)
-                return
-            self._answer(request.command, request.reply)
-        self._server.has_ended(request)
+    async def _serve(self, command: RemotingCommand) -> None:
+        """Handle one request from start to answer. While the peer does not read there is none, nor is it prepared."""
+        if not self._writing and self._transport is not None:
+            # An answer in this turn of the loop was more than the peer reads.
+            self._in_flight -= 1
+            self._account_in_flight(-size_of(command))
+            self._postpone([command, *self._backlog])
+            return
+        try:
+            reply = await self._handler.handle(command, self)
+        except Exception as error:
+            reply = self._server.failure(error, self)
+        finally:
+            self._in_flight -= 1
+            self._account_in_flight(-size_of(command))
+        if reply is not None:
+            self._server.count(command.code, reply.code)
+            while not self._writing and self._transport is not None and self.close_reason is None:
+                await self._may_answer.wait()
+            self._answer(command, reply)
         if self._backlog or not self._reading:
             self.go_on()
 
@@ -506,8 +409,7 @@ class Connection(Secured):
         self._account(0)
         self._memory.fair_queue.leave(self)
         self._memory.reads_again(self)
-        while self._unsent:
-            self._server.has_ended(self._unsent.popleft())
+        self._may_answer.set()
 
     @property
     def held(self) -> Holding[Connection]:

@@ -19,15 +19,14 @@ import logging
 import secrets
 import socket
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from remoting.codec.connection import RequestCache
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import failure
 from remoting.errors import why_not_listening
-from remoting.server.channel import CLOSE_GRACE_S, Connection, Handler, InlineAuthorizer, RunningRequest
+from remoting.server.channel import CLOSE_GRACE_S, Connection, Handler, InlineAuthorizer
 from remoting.server.memory import ConnectionMemory
 from remoting.server.refusals import Refusals
 from remoting.server.settings import RemotingSettings
@@ -58,8 +57,6 @@ class RemotingServer:
         answered: The others answered, by (RequestCode, response code), so far; -1 for unknown codes.
         memory: Memory that all connections hold together.
         refusals: Connections refused or closed for protection, by reason.
-        under_way: Requests that wait for something, and connections with requests that were answered in this turn of
-            the loop.
         now: The event loop's time at the last tick.
     """
 
@@ -98,8 +95,7 @@ class RemotingServer:
         self.now = 0.0
         self.is_closing = False
         self._run_id = secrets.token_hex(6)
-        self.under_way: set[RunningRequest | Connection] = set()
-        self._none_under_way = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._idlest: deque[tuple[Connection, float]] = deque()
         self._silent: dict[str, deque[Connection]] = {}
         """By address that has too many connections, of this tick."""
@@ -147,10 +143,8 @@ class RemotingServer:
         self._acceptor.close()
         for connection in list(self.connections.values()):
             connection.stop_reading()
-        while self.under_way and loop.time() < deadline:
-            self._none_under_way.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._none_under_way.wait(), deadline - loop.time())
+        while self._tasks and loop.time() < deadline:
+            await asyncio.wait(self._tasks, timeout=deadline - loop.time())
         for connection in list(self.connections.values()):
             connection.close("server stops")
         if self.connections:
@@ -162,9 +156,8 @@ class RemotingServer:
                     connection.abort("server stops")
         if self.ticker is not None:
             self.ticker.cancel()
-        for request in list(self.under_way):
-            if isinstance(request, RunningRequest):
-                request.cancel()
+        for task in list(self._tasks):
+            task.cancel()
 
     # --- for connections: channel.Server ---
 
@@ -265,11 +258,11 @@ class RemotingServer:
             if not self._of_address[connection.address]:
                 del self._of_address[connection.address]
 
-    def has_ended(self, of: RunningRequest | Connection) -> None:
-        """Take a request, or a connection with requests of this turn, off `under_way`."""
-        self.under_way.discard(of)
-        if not self.under_way and self.is_closing:
-            self._none_under_way.set()
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a request; the server keeps the task alive."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def failure(self, error: Exception, connection: Connection) -> RemotingCommand:
         """The answer to a request whose handling raised; the unexpected is logged."""

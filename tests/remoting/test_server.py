@@ -11,7 +11,6 @@ import os
 import resource
 import socket
 import tracemalloc
-from collections import Counter
 from typing import cast
 
 import pytest
@@ -399,32 +398,6 @@ def test_requests_are_handled_at_the_same_time_up_to_a_bound(loop: str) -> None:
             assert sorted([(await client.receive()).opaque for _ in range(51)]) == list(range(51))
             assert handler.most_running == 5
             assert (await client.ask(RemotingCommand(ECHO, opaque=7))).opaque == 7
-
-    run(main, loop)
-
-
-@both_loops
-def test_requests_that_wait_for_nothing_are_in_flight_until_the_turn_ends(loop: str) -> None:
-    async def main() -> None:
-        turn, begun = 0, Counter[int]()
-
-        def next_turn() -> None:
-            nonlocal turn
-            turn += 1
-            asyncio.get_running_loop().call_soon(next_turn)
-
-        class Counting(Handler):
-            async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
-                begun[turn] += 1
-                return await super().handle(command, connection)
-
-        next_turn()
-        async with serving(Counting(), RemotingSettings(max_in_flight=5)) as server, connected(server) as client:
-            client.send(*(RemotingCommand(ECHO, opaque=number) for number in range(50)))
-            answers = [(await client.receive()).opaque for _ in range(50)]
-            assert answers == list(range(50))
-            assert max(begun.values()) == 5
-            await eventually(lambda: not server.under_way and not server.memory.in_flight_bytes)
 
     run(main, loop)
 
