@@ -22,7 +22,7 @@ from dev.peers.routelake import Routelake
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
 PATIENCE_S = 240.0
-LIKE_A_HELD_LAKE = ("already held", "held by another fold", "cannot be listened on", "Traceback")
+LIKE_A_HELD_LAKE = ("in use by a running fold", "held by another fold", "cannot be listened on", "Traceback")
 
 
 @pytest.fixture

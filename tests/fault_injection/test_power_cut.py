@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
 
@@ -91,6 +91,8 @@ class Writers:
         self.values: dict[str, str] = {}
         self.topics: dict[str, int] = {}
         """By broker, the number of topics of the last registration that was acknowledged."""
+        self.error: Exception | None = None
+        """The last one, for whoever reads why a test failed."""
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
         for thread in self._threads:
             thread.start()
@@ -109,7 +111,7 @@ class Writers:
         while not self._end.is_set():
             count += 1
             key = f"{self._life}-{number}-{count}"
-            with suppress(OSError, HTTPException):  # in doubt: it may be there, or not
+            try:
                 if count % 4:
                     self._server.send("PUT", f"/v1/kv/n/{key}", {"value": key})
                     self.values[key] = key
@@ -118,6 +120,8 @@ class Writers:
                     body = broker(name, topics=topics, host=number + 1, counter=count, heartbeatTimeoutMillis=10**9)
                     self._server.send("POST", "/v1/brokers/register", body)
                     self.topics[name] = len(topics)
+            except (OSError, HTTPException) as error:  # in doubt: it may be there, or not
+                self.error = error
 
 
 def check(server: Routelake, wanted: Writers) -> None:
@@ -168,6 +172,9 @@ def lives(disk: Disk, seed: int, cuts: int, *plants: str) -> None:
         server.stop()
     finally:
         server.kill()
+        for writers in written:
+            writers.stop()
+            print(f"{len(writers.values)} values, {len(writers.topics)} brokers, last error {writers.error!r}")
         print(server.log_path.read_text()[-20_000:])  # the disk goes with it
     proof = process("history", "verify", "--data-dir", data)
     assert proof.returncode == 0, proof.stdout + proof.stderr

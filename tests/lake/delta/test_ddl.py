@@ -228,7 +228,7 @@ def test_a_lake_held_by_another_process(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == "held\n"
-        refused(tmp_path, "already held", f"process {holder.pid}", "--data-dir", action=lock_lake)
+        refused(tmp_path, "in use by a running fold", f"process {holder.pid}", "--data-dir", action=lock_lake)
         holder.stdin.close()
         holder.wait(20)
         lock_lake(tmp_path).close()

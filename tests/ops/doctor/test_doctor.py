@@ -267,7 +267,7 @@ def test_a_repair_is_refused_while_a_fold_runs(unstaged: Path) -> None:
     halve(newest(unstaged / "lake" / "topicQueueTable"))
     with closing(lock_lake(unstaged / "lake")):
         assert examine(unstaged, log_path(unstaged)).fold_runs
-        with pytest.raises(SetupError, match="held by another fold"):
+        with pytest.raises(SetupError, match="in use by a running fold"):
             Repair(unstaged, log_path(unstaged)).run()
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time until the console shows something, and time of typical interactions, in Chromium.
 
-``python -m dev.benchmarks.console make DATA_DIR`` makes a lake of 10,000 topics on 1,000 brokers. Start a gateway
-on it.
-``python -m dev.benchmarks.console measure NEW=http://127.0.0.1:8080 OLD=http://127.0.0.1:8081`` opens each page of each
-gateway in turns, and prints the medians. Two names compare two versions, each with a gateway on a lake of its own.
+``python -m dev.benchmarks.harness.console make DATA_DIR`` makes a lake of 10,000 topics on 1,000 brokers. Start a
+gateway on it. ``python -m dev.benchmarks.harness.console measure NEW=http://127.0.0.1:8080 OLD=http://127.0.0.1:8081``
+opens each page of each gateway in turns, and prints the medians. Two names compare two versions, each with a gateway on
+a lake of its own.
 
 The times are of the page's own clock: playwright and its protocol are not in them.
 """
