@@ -78,7 +78,7 @@ def columns(rows: Rows) -> Rows:
 def assert_kept(lake_dir: Path) -> None:
     for intervals in INTERVALS:
         found = kept(lake_dir, intervals)
-        assert columns(found) == columns(expected(lake_dir, intervals))
+        assert columns(found) == columns(expected(lake_dir, intervals)), intervals.table.name
         by_key: dict[tuple[Any, ...], Rows] = defaultdict(list)
         for row in found:
             by_key[tuple(row[name] for name in intervals.source.key)].append(row)
