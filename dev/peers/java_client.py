@@ -16,6 +16,18 @@ from dev.peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
 from dev.peers.rocketmq import JAR_SETS, Stock
 from runtime.jars import pyspark_jars
 
+
+def leave(gateway: JavaGateway | None) -> None:
+    """Close the connections to a JVM that ends, and call it no more.
+
+    Py4J tells the JVM of each proxy that is collected, also after `close`: in the middle of another test, whose JVM may
+    have the same port.
+    """
+    if gateway is not None:
+        gateway.close()
+        gateway._gateway_client.is_connected = False
+
+
 _CLIENT: Final = "org.apache.rocketmq.client"
 _FIRST_OFFSET: Final = "CONSUME_FROM_FIRST_OFFSET"
 
@@ -51,14 +63,14 @@ class JavaClient(Stock):
 
     def start(self) -> None:
         """Start the JVM and connect to it."""
+        leave(self._gateway)
         super().start()
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=self._port, auto_convert=True))
         self.jvm = self._gateway.jvm
 
     def close(self) -> None:
         """Kill it; nothing in it is shut down in order."""
-        if self._gateway is not None:
-            self._gateway.close()
+        leave(self._gateway)
         super().close()
 
     def signing(self, access_key: str, secret_key: str) -> Any:  # noqa: ANN401 (Java's)

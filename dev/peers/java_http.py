@@ -8,6 +8,7 @@ from typing import Any, Final
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from dev.peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
+from dev.peers.java_client import leave
 from dev.peers.peer import Served
 from runtime.jars import pyspark_jars
 
@@ -43,8 +44,7 @@ class JavaHttpClient(Served):
 
     def kill(self) -> None:
         """SIGKILL."""
-        if self._gateway is not None:
-            self._gateway.close()
+        leave(self._gateway)
         self._process.sigkill()
 
     def ask(self, method: str, url: str, body: str = "") -> tuple[int, str]:
