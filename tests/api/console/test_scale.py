@@ -17,14 +17,13 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from dev.benchmarks.harness.console import registrations
 from dev.benchmarks.harness.lake import LakeMaker
 from dev.peers.java import wait_until
 from dev.peers.routelake import Routelake
-from dev.support import events as make
 from dev.support.browser import Watched
 from dev.support.local import LocalGateway, LocalLake
-from schemas.broker import QueueRow
-from schemas.events import RegisterBroker, encode, routing_key
+from schemas.events import encode, routing_key
 
 pytestmark = pytest.mark.deep
 
@@ -42,7 +41,6 @@ WATCH: Final = """
 })();
 """
 """From the beginning of the navigation until the frame with the first rows; and the longest task of the page since then."""
-KEEP_ALIVE_MS: Final = 30 * 24 * 3_600_000
 AT_MOST_MS: Final = 1_000
 WITHIN_A_SECOND: Final = ("page", "filter", "diff of 100,000 rows", "page of then")
 TRIES: Final = 8
@@ -53,22 +51,11 @@ TRIES: Final = 8
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
     """1,000 brokers, each with ten topics of its own."""
     with LocalLake(tmp_path_factory.mktemp("many")) as lake:
-        events = registrations(brokers=1_000, topics=10)
+        events = registrations(brokers=1_000, topics=10_000)
         appended = lake.log.append([(routing_key(event), encode(event)) for event in events])
         lake.fold.wait_for(appended[-1].offset, 120)
         with lake.gateway(remoting_port=None, http_port=0) as gateway:
             yield gateway
-
-
-def registrations(brokers: int, topics: int) -> Iterator[RegisterBroker]:
-    for number in range(brokers):
-        names = (f"topic-{number * topics + at:07}" for at in range(topics))
-        yield make.register(
-            f"10.0.{number // 200}.{number % 200 + 1}:10911",
-            name=f"broker-{number:04}",
-            table=dict.fromkeys(names, QueueRow(8, 8, 6, 0)),
-            heartbeat_timeout_millis=KEEP_ALIVE_MS,
-        )
 
 
 def measured(page: Page) -> dict[str, float]:
@@ -111,7 +98,7 @@ def millions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
     """A gateway process over 3,000,000 topics of 30 brokers."""
     data = tmp_path_factory.mktemp("millions") / "data"
     with LakeMaker(data) as maker:
-        for event in registrations(brokers=30, topics=100_000):
+        for event in registrations(brokers=30, topics=3_000_000):
             maker.batch([event])
     gateway = Routelake(data, "gateway")
     try:
