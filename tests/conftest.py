@@ -25,6 +25,7 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 
+from dev.support.java import end_spark
 from dev.support.measured import Measured, runs_tests
 from dev.support.units import ByUnit, RecordedDurations, in_turn
 from runtime import logs
@@ -124,19 +125,32 @@ def umask_of_its_own() -> Iterator[None]:
     os.umask(before)
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
     """The fold's own session, with every jar: a process has one JVM, and its class path cannot grow later.
 
-    For files with the mark ``xdist_group("spark")``.
+    For files with the mark ``xdist_group("spark")``, which share it.
     """
     from pipelines.session import session  # not before a test needs it: it takes a second
 
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for the Python workers
-    running = session("routelake-tests", shards=2, delta=True)
-    yield running
-    running.stop()
+    return session("routelake-tests", shards=2, delta=True)
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures that use it
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End Spark and its JVM behind the last file that uses them.
+
+    Spark's driver takes connections of its JVM. A gateway takes no HTTP write from such a process without a token
+    (`api.http.local_peers`), so later tests of this worker could not write.
+    """
+    if _uses_spark(item) and (nextitem is None or not _uses_spark(nextitem)):
+        end_spark()
+
+
+def _uses_spark(item: pytest.Item) -> bool:
+    return any("spark" in mark.args for mark in item.iter_markers("xdist_group"))
 
 
 def _is_fast(item: pytest.Item) -> bool:

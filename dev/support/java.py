@@ -14,8 +14,10 @@ import py4j.java_gateway
 import py4j.protocol
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from pyspark import SparkContext
 
 from dev.peers.java import classpath, java_executable
+from dev.peers.java_client import leave
 
 
 @contextmanager
@@ -44,3 +46,20 @@ def jvm(*jar_sets: str) -> Iterator[Any]:
         process.stdin.close()
         process.kill()
         process.wait(20)
+
+
+def end_spark() -> None:
+    """End the Spark of this process, if there is one, with its JVM and what it listens at. A later session starts both anew."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    gc.collect()  # proxies, as above
+    gateway.shutdown()
+    leave(gateway)
+    SparkContext._gateway = SparkContext._jvm = None
+    process = gateway.proc
+    process.stdin.close()
+    process.kill()
+    process.wait(20)

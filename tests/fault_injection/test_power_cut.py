@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPException
@@ -91,8 +92,8 @@ class Writers:
         self.values: dict[str, str] = {}
         self.topics: dict[str, int] = {}
         """By broker, the number of topics of the last registration that was acknowledged."""
-        self.error: Exception | None = None
-        """The last one, for whoever reads why a test failed."""
+        self.errors: Counter[str] = Counter()
+        """What was not acknowledged, for whoever reads why a test failed."""
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
         for thread in self._threads:
             thread.start()
@@ -121,7 +122,10 @@ class Writers:
                     self._server.send("POST", "/v1/brokers/register", body)
                     self.topics[name] = len(topics)
             except (OSError, HTTPException) as error:  # in doubt: it may be there, or not
-                self.error = error
+                self.errors[" ".join((repr(error), *getattr(error, "__notes__", ())))] += 1
+
+    def __str__(self) -> str:
+        return f"{len(self.values)} values, {len(self.topics)} brokers, errors {dict(self.errors.most_common(10))}"
 
 
 def check(server: Routelake, wanted: Writers) -> None:
@@ -171,10 +175,10 @@ def lives(disk: Disk, seed: int, cuts: int, *plants: str) -> None:
                 disk.cut()
         server.stop()
     finally:
+        print(*written, sep="\n")
         server.kill()
         for writers in written:
             writers.stop()
-            print(f"{len(writers.values)} values, {len(writers.topics)} brokers, last error {writers.error!r}")
         print(server.log_path.read_text()[-20_000:])  # the disk goes with it
     proof = process("history", "verify", "--data-dir", data)
     assert proof.returncode == 0, proof.stdout + proof.stderr
