@@ -152,7 +152,10 @@ def _check_options(context: typer.Context, name: str, options: list[str]) -> Non
 
 def release(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="STEP", help="Steps to run with --check. Default: all of them.")
+        list[str] | None,
+        typer.Argument(
+            metavar="STEP", help="Steps to run with --check. Default: all that have not succeeded at this commit."
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Run the release checklist instead. It changes nothing.")

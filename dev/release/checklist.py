@@ -2,13 +2,15 @@
 """The release checklist as a program: ``./routelake release --check``.
 
 Each step is a command or a function. All steps run, even if one fails. A step whose program is not on this machine is
-skipped, and the last line names it.
+skipped, and the last line names it. All steps take hours, so a run goes on where the one before ended: a step that
+succeeded at this commit does not run again.
 """
 
 from __future__ import annotations
 
 import filecmp
 import itertools
+import json
 import shutil
 import subprocess
 import sys
@@ -25,6 +27,8 @@ from schemas.errors import SetupError
 
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 PROCESSORS: Final = ("x86_64", "aarch64")
+RECORD: Final = ROOT / "build" / "release-check.json"
+"""The commit that the last run checked, and the names of its steps that succeeded."""
 
 
 class Step(NamedTuple):
@@ -42,14 +46,19 @@ class Step(NamedTuple):
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the steps of these names, or all of them; returns 1 if one failed."""
+    """Run the steps of these names, or all that have not succeeded at this commit; returns 1 if one failed."""
     unknown = sorted(set(names) - {step.name for step in STEPS})
     if unknown:
         print(f"no step {unknown[0]!r}; there are {', '.join(step.name for step in STEPS)}.", file=sys.stderr)
         return 2
+    commit = _commit()
+    succeeded = _succeeded(commit)
     failed, skipped = [], []
     for step in STEPS:
         if names and step.name not in names:
+            continue
+        if not names and step.name in succeeded:
+            print(f"ok      {step.name} (before, at this commit)", flush=True)
             continue
         if step.needs and shutil.which(step.needs) is None:
             skipped.append(f"{step.name} (there is no {step.needs} on this machine)")
@@ -57,12 +66,34 @@ def main(names: Sequence[str]) -> int:
         started = time.monotonic()
         fault = _run(step)
         print(f"{'FAILED ' if fault else 'ok     '} {step.name} ({time.monotonic() - started:.0f} s)", flush=True)
+        succeeded.discard(step.name)
         if fault:
             print(f"        {fault}", flush=True)
             failed.append(step.name)
+        elif commit == _commit():
+            succeeded.add(step.name)
+        if commit is not None:
+            RECORD.parent.mkdir(exist_ok=True)
+            RECORD.write_text(json.dumps({"commit": commit, "succeeded": sorted(succeeded)}), encoding="utf-8")
     if skipped:
         print(f"skipped: {', '.join(skipped)}", flush=True)
     return 1 if failed else 0
+
+
+def _commit() -> str | None:
+    """The commit that is checked, or None where files differ from it or there is no clone: then nothing is recorded."""
+    try:
+        return None if git("status", "--porcelain").strip() else git("rev-parse", "HEAD").strip()
+    except (SetupError, OSError):
+        return None
+
+
+def _succeeded(commit: str | None) -> set[str]:
+    """Names of the steps that succeeded at a commit, by the record of earlier runs."""
+    if commit is None or not RECORD.exists():
+        return set()
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    return set(record["succeeded"]) if record["commit"] == commit else set()
 
 
 def _run(step: Step) -> str | None:
@@ -141,6 +172,8 @@ _PRIVATE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--p
 """Only the program itself sees what it mounts, and its processes end with it."""
 _BARE: Final = ("sh", "dev/release/bare_machine.sh", "DIST", "trixie")
 
+_TEST_FOLDERS: Final = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py")))
+
 STEPS: Final = (
     Step("version", _version),
     Step("files", _files, needs="git"),
@@ -148,7 +181,7 @@ STEPS: Final = (
     Step("check", _command("./routelake", "check")),
     Step("docs", _command("./routelake", "docs")),
     Step("tests", _command("./routelake", "test", "--coverage")),
-    Step("deep-tests", _command("./routelake", "test", "--deep")),
+    *(Step(f"deep-{name}", _command("./routelake", "test", "--deep", f"tests/{name}")) for name in _TEST_FOLDERS),
     Step("migration", _command("./routelake", "test", "--deep", "tests/e2e/test_migration.py")),
     Step("benches", _command("./routelake", "bench")),
     Step("gateway-image", _command("sh", "dev/release/image.sh", "DIST", "gateway"), needs="podman"),

@@ -59,7 +59,9 @@ def end_spark() -> None:
     gateway.shutdown()
     leave(gateway)
     SparkContext._gateway = SparkContext._jvm = None
-    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value  # else PySpark would ask that JVM what errors are
+    py4j.java_gateway.get_return_value = (
+        py4j.protocol.get_return_value
+    )  # else PySpark would ask that JVM what errors are
     process = gateway.proc
     process.stdin.close()
     process.kill()

@@ -23,6 +23,13 @@ from runtime.jars import LOCK_FILE, read_lock
 from schemas.errors import SetupError
 
 
+@pytest.fixture(autouse=True)
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "build" / "release-check.json"
+    monkeypatch.setattr(checklist, "RECORD", path)
+    return path
+
+
 def test_all_steps_run_though_one_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     steps = (
         Step("first", lambda: None), Step("second", lambda: "it is wrong"), Step("third", lambda: None),
@@ -36,6 +43,43 @@ def test_all_steps_run_though_one_fails(monkeypatch: pytest.MonkeyPatch, capsys:
     ]  # fmt: skip
     assert "it is wrong" in said and "skipped: absent (there is no no-such-program-here on this machine)" in said
     assert main(["third"]) == 0
+
+
+def test_a_step_that_succeeded_runs_again_only_by_name_or_at_another_commit(
+    monkeypatch: pytest.MonkeyPatch, record: Path
+) -> None:
+    ran: list[str] = []
+
+    def step(name: str, fault: str | None) -> Step:
+        def run() -> str | None:
+            ran.append(name)
+            return fault
+
+        return Step(name, run)
+
+    good, bad = step("good", None), step("bad", "it is wrong")
+    commit: list[str | None] = ["a"]
+    monkeypatch.setattr(checklist, "STEPS", (good, bad))
+    monkeypatch.setattr(checklist, "_commit", lambda: commit[0])
+
+    def runs(*names: str) -> list[str]:
+        ran.clear()
+        assert main(names) == ("bad" in ran)
+        return list(ran)
+
+    assert runs() == ["good", "bad"]
+    assert runs() == ["bad"]
+    assert runs("good") == ["good"]
+    monkeypatch.setattr(checklist, "STEPS", (good._replace(run=lambda: "now it is wrong"), bad))
+    assert main(["good"]) == 1
+    monkeypatch.setattr(checklist, "STEPS", (good, bad))
+    assert runs() == ["good", "bad"], "a failure takes back an earlier success"
+    commit[0] = "b"
+    assert runs() == ["good", "bad"]
+    commit[0] = None  # with changes that are not committed nothing is recorded
+    written = record.read_text()
+    assert runs() == runs() == ["good", "bad"]
+    assert record.read_text() == written
 
 
 def test_an_unknown_step_is_named(capsys: pytest.CaptureFixture[str]) -> None:
