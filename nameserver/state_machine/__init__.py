@@ -7,8 +7,7 @@ KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, do
     state.py        what is remembered per broker group, and for KV configuration
     registration.py REGISTER_BROKER
     liveness.py     heartbeats, unregistration, lost connections, expiry, time without gateways
-    topics.py       delete and register topic, write permission
-    kvconfig.py     KV configuration
+    commands.py     delete and register topic, write permission, KV configuration
     step.py         step(state, event): what one record does; apply
     changes.py      what changed between two states, as table rows
     codec.py        a shard's state as bytes and back

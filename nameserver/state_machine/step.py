@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from nameserver.state_machine import kvconfig, liveness, registration, topics
+from nameserver.state_machine import commands, liveness, registration
 from nameserver.state_machine.state import (
     OUTCOME_APPLIED,
     OUTCOME_UNCHANGED,
@@ -91,15 +91,15 @@ _GROUP_RULES: Final[dict[type[Any], Callable[[BrokerGroup, Any, At], tuple[Broke
     RegisterBroker: registration.register,
     UnregisterBroker: liveness.unregister,
     BrokerHeartbeat: liveness.heartbeat,
-    DeleteTopic: lambda group, event, at: topics.delete_topic(group, event),
-    RegisterTopic: lambda group, event, at: topics.register_topic(group, event),
-    WipeWritePerm: lambda group, event, at: topics.wipe_write_perm(group, event),
-    AddWritePerm: lambda group, event, at: topics.add_write_perm(group, event),
+    DeleteTopic: lambda group, event, at: commands.delete_topic(group, event),
+    RegisterTopic: lambda group, event, at: commands.register_topic(group, event),
+    WipeWritePerm: lambda group, event, at: commands.wipe_write_perm(group, event),
+    AddWritePerm: lambda group, event, at: commands.add_write_perm(group, event),
 }
 
 _KV_RULES: Final[dict[type[Any], Callable[[KvTable, Any], tuple[KvTable, Outcome]]]] = {
-    PutKvConfig: kvconfig.put,
-    DeleteKvConfig: kvconfig.delete,
+    PutKvConfig: commands.put_kv,
+    DeleteKvConfig: commands.delete_kv,
 }
 
 

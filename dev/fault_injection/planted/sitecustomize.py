@@ -461,7 +461,7 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "stale-view": ("api.gateway.watched_view", _stale_view),
     "early-expiry": ("nameserver.state_machine.liveness", _early_expiry),
     "batch-expiry": ("pipelines.shard_fold", _batch_expiry),
-    "wipe-ignored": ("nameserver.state_machine.topics", _wipe_ignored),
+    "wipe-ignored": ("nameserver.state_machine.commands", _wipe_ignored),
     "half-an-epoch": ("lake.write.writer", _half_an_epoch),
     "another-past": ("lake.history.history", _another_past),
     "early-ack": ("eventlog.worker", _early_ack),

@@ -28,8 +28,8 @@ from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
 from lake.write import writer as writer_module
 from lake.write.partition import shard_of
 from lake.write.writer import LakeWriter
+from nameserver.state_machine import commands
 from nameserver.state_machine import step as step_module
-from nameserver.state_machine import topics
 from nameserver.state_machine.state import BrokerGroup
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from nameserver.view.snapshot import RouteView
@@ -377,14 +377,14 @@ def test_a_defect_of_the_writer(
 def test_a_rule_that_fails_in_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command for all groups is then applied by some shards, and by no head: answers stay with the head."""
     other = next(name for name in "cdefghijkl" if shard_of(f"b:{name}", SHARDS) != shard_of("b:b", SHARDS))
-    delete = topics.delete_topic
+    delete = commands.delete_topic
 
     def fails(group: BrokerGroup, event: DeleteTopic) -> Any:
         if group.broker_name == "b":
             raise ZeroDivisionError
         return delete(group, event)
 
-    monkeypatch.setattr(topics, "delete_topic", fails)
+    monkeypatch.setattr(commands, "delete_topic", fails)
     query = Query(SHARDS)
     with (
         pytest.raises(AssertionError, match="'topicQueueTable': 1") as told,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dev.support.events import Fold, delete, put
-from nameserver.state_machine.kvconfig import kv_bytes
+from nameserver.state_machine.commands import kv_bytes
 from schemas.kv import NAMESRV_CONFIG, table_bytes
 from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES
 from schemas.outcomes import KV_TABLE_FULL
