@@ -32,8 +32,7 @@ from lake.commits import CommitTail, commits_between, last_exact_commit
 from lake.delta.log import is_local, table_uri
 from lake.view_loader import changes_between, load_view, state_logs
 from nameserver.view.model import Changes
-from nameserver.view.snapshot import RouteView, no_pause
-from nameserver.view.yielder import Yielder
+from nameserver.view.snapshot import RouteView, Yielder, no_pause
 from runtime.supervised_tasks import critical_thread
 from schemas.errors import one_line
 from schemas.route_commit import CommandOutcome, RouteCommit

@@ -38,8 +38,7 @@ from api.live_view.live_state import LiveState
 from eventlog.base import LOST_LOG, LogReader, LogRecord, lacks
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from nameserver.view.model import Changes
-from nameserver.view.snapshot import RouteView
-from nameserver.view.yielder import Yielder
+from nameserver.view.snapshot import RouteView, Yielder
 from runtime.supervised_tasks import critical_thread
 from schemas.errors import RoutelakeError, SetupError, UnavailableError, one_line
 from schemas.route_commit import CommandOutcome, RouteCommit

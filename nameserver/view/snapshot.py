@@ -15,6 +15,7 @@ Source: org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager, org.apache.rocke
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -38,6 +39,21 @@ _serials = count(1)
 
 def no_pause() -> None:
     """For callers that share the interpreter with nobody."""
+
+
+class Yielder:
+    """Called between small pieces of work: every ``slice_s`` it sleeps, so that other threads get the interpreter."""
+
+    def __init__(self, slice_s: float = 0.001, rest_s: float = 0.0002) -> None:
+        """Start the first slice now."""
+        self._slice_s, self._rest_s = slice_s, rest_s
+        self._end = time.perf_counter() + slice_s
+
+    def __call__(self) -> None:
+        """Sleep if the slice is over."""
+        if time.perf_counter() >= self._end:
+            time.sleep(self._rest_s)
+            self._end = time.perf_counter() + self._slice_s
 
 
 class RegistrationResult(NamedTuple):
