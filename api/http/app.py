@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
+import msgspec
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,7 +26,6 @@ from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
 from api.gateway.gateway import Gateway, Reads
-from api.gateway.live_gateways import Resolver
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http import (
@@ -71,14 +71,12 @@ from api.http.problems import (
     problem_of,
 )
 from api.http.proofs import Proofs
-from api.http.routes_clusters import TopicCounts
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
 from lake.history.history import History
 from nameserver.answers import RouteAnswers
-from nameserver.view.sorted_topics import SortedTopics
 from remoting.server.refusals import Refusals
 from runtime.version import release
 from schemas.errors import QuotaError, RoutelakeError
@@ -153,6 +151,16 @@ class HttpApp(FastAPI):
         if self.openapi_schema is None:
             self.openapi_schema = openapi_document(self)
         return self.openapi_schema
+
+    @cached_property
+    def openapi_json(self) -> bytes:
+        """The API description for programs."""
+        return msgspec.json.encode(self.openapi())
+
+    @cached_property
+    def docs_page(self) -> str:
+        """The API description for people."""
+        return routes_docs.page(self.openapi())
 
     def methods(self, scope: Scope) -> str:
         """The methods that the path of a request answers, as ``Allow`` has them; empty where there is no such path."""
@@ -302,10 +310,6 @@ def create_app(
         },
     )
     app.context = app.state.context = context
-    app.state.documents = {}
-    app.state.resolver = Resolver()
-    app.state.sorted_topics = SortedTopics()
-    app.state.topic_counts = TopicCounts()
     app.sites = TrustedOrigins(settings)
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for router in ROUTERS:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
 from api.gateway.gateway import Gateway, Reads
+from api.gateway.live_gateways import Resolver
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http.auth import Authenticator
@@ -20,6 +21,7 @@ from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
 from nameserver.answers import RouteAnswers
+from nameserver.view.sorted_topics import SortedTopics, TopicCounts
 from remoting.server.refusals import Refusals
 from security.tls_rotation import Tls
 
@@ -42,6 +44,9 @@ class HttpContext:
     proofs: Proofs
     sessions: Sessions
     tls: Tls | None = None
+    resolver: Resolver = field(default_factory=Resolver)
+    sorted_topics: SortedTopics = field(default_factory=SortedTopics)
+    topic_counts: TopicCounts = field(default_factory=TopicCounts)
 
     @property
     def events_not_in_tables(self) -> int:

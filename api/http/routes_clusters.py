@@ -14,6 +14,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import BrokerAnswer, BrokerListAnswer, LiveBroker
+from api.http.context import context_of
 from api.http.etag import NOTHING, read_headers
 from api.http.openapi import PAST_PROBLEMS, read
 from api.http.parameters import Cluster, IfNoneMatch
@@ -22,12 +23,9 @@ from api.http.reads import PastQuery, answer, seen
 from lake.history import history as past
 from nameserver.route_queries import broker_data
 from nameserver.state_machine.state import LiveInfo, LiveKey
-from nameserver.view.apply import Topics
 from nameserver.view.snapshot import RouteView
-from nameserver.view.sorted_topics import OFF_LOOP_TOPICS
 from schemas.rocketmq_json import encode_broker_data
 from schemas.route import ClusterInfo
-from security.admission.usage import count
 
 router = APIRouter(prefix="/v1", tags=["clusters"])
 
@@ -105,7 +103,7 @@ async def get_broker(
         text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= has its changes"
         raise Problem(NOT_FOUND, text, headers=read_headers(position, NOTHING))
     if query.past is None:
-        topic_count = await request.app.state.topic_counts.get(view, broker_name)
+        topic_count = await context_of(request).topic_counts.get(view, broker_name)
     else:
         topic_count = len(view.topics)  # the view has those of this group alone
     data = broker_data(view.groups[broker_name])
@@ -149,20 +147,3 @@ def _live_list(view: RouteView, rows: Iterable[tuple[LiveKey, LiveInfo]]) -> lis
         )
         for (name, cluster, addr), live in sorted(found.items(), key=lambda row: (row[0][1], row[0]))
     ]
-
-
-class TopicCounts:
-    """Kept as long as the topics stay the same. Lives on the gateway's event loop."""
-
-    def __init__(self) -> None:
-        """Nothing is counted yet."""
-        self._counted: tuple[Topics, asyncio.Future[dict[str, int]]] | None = None
-
-    async def get(self, view: RouteView, broker_name: str) -> int:
-        """Return the number of topics of a view that a broker group has."""
-        if len(view.topics) <= OFF_LOOP_TOPICS:
-            return view.topic_count(broker_name)
-        counted = self._counted
-        if counted is None or counted[0] is not view.topics:
-            counted = self._counted = view.topics, asyncio.ensure_future(asyncio.to_thread(count, view))
-        return (await asyncio.shield(counted[1])).get(broker_name, 0)

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from html import escape
 from typing import Any, Final
 
-import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -39,28 +37,20 @@ details>div{margin:0 0 1rem 1.2rem}
 async def openapi_json(request: Request) -> Response:
     """The document."""
     context_of(request).guard.reader(request)
-    return Response(_encoded(request, msgspec.json.encode), 200, {"cache-control": "no-cache"}, JSON)
+    return Response(request.app.openapi_json, 200, {"cache-control": "no-cache"}, JSON)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """The page."""
     context_of(request).guard.reader(request)
-    return Response(_encoded(request, page), 200, _HEADERS, _HTML)
+    return Response(request.app.docs_page, 200, _HEADERS, _HTML)
 
 
 @router.get("/")
 async def root() -> Response:
     """Redirect to the documentation; relative, so that a proxy may put a path before it."""
     return Response(status_code=307, headers={"location": "docs", "cache-control": "no-store"})
-
-
-def _encoded(request: Request, encode: Callable[[dict[str, Any]], bytes | str]) -> bytes | str:
-    """The description in one of its forms, which takes milliseconds to make: once for each application."""
-    made: dict[object, bytes | str] = request.app.state.documents
-    if encode not in made:
-        made[encode] = encode(request.app.openapi())
-    return made[encode]
 
 
 def page(document: dict[str, Any]) -> str:

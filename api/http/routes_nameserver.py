@@ -71,7 +71,7 @@ async def name_servers(request: Request) -> Response:
         settings = gateway.settings
         own = settings.gateway_id
         named = live_addresses(gateway.replica.heard_ms(), own, settings.clock_interval_s, settings.address)
-        found = await request.app.state.resolver.addresses(named)
+        found = await context.resolver.addresses(named)
     if not found:
         why = f"no IP address is known of any gateway, and the id {own!r} names none"
         raise Problem(BUSY, f"{why}: start with --gateway-id IP:PORT, or set ROUTELAKE_HTTP_NSADDR")

@@ -110,7 +110,7 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
     view: RouteView
     if query.past is None:
         view, position = reading.view, reading.position  # of one moment: sorting may take a while
-        topics = await request.app.state.sorted_topics.get(view, query.cluster)
+        topics = await reading.context.sorted_topics.get(view, query.cluster)
     else:
         topics, position = await ask_past(
             request, reading.context, query.past, partial(topics_at, cluster=query.cluster)

@@ -16,6 +16,7 @@ Source: org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager, org.apache.rocke
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -173,6 +174,15 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
     def topic_count(self, broker_name: str) -> int:
         """Number of topics that have a row for a broker group: wipeTopicCount, addTopicCount."""
         return len(self._topics_where(lambda rows: rows.find(broker_name) is not None))
+
+    def topic_counts(self) -> dict[str, int]:
+        """`topic_count` of every broker group. Takes a second for millions of topics, in any thread."""
+        times = Counter(map(id, self.topics.values()))
+        counts = dict.fromkeys(self.groups, 0)
+        for found in {id(found): found for found in self.topics.values()}.values():
+            for broker_name in found.brokers:
+                counts[broker_name] = counts.get(broker_name, 0) + times[id(found)]
+        return counts
 
     def unit_topics(self) -> list[str]:
         """getUnitTopics. Java looks at one arbitrary row; here it is the first by brokerName."""

@@ -23,7 +23,7 @@ from remoting.codec.bounds import address_of_peer
 from remoting.server.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from security.admission.usage import Cost, Size, UsageLedger, cost_of, count, has_new_name, log_bytes, new_topics
+from security.admission.usage import Cost, Size, UsageLedger, cost_of, has_new_name, log_bytes, new_topics
 from security.quotas import (
     CHANGE_BYTES,
     HANDSHAKES,
@@ -322,7 +322,7 @@ class GatewayQuotas:
     def counting(self) -> Callable[[RouteView], dict[str, int]]:
         """Return the function to call in a thread; then call `counted` with its result."""
         self._counted_s = self._clock()
-        return count
+        return RouteView.topic_counts
 
     def counted(self, rows: Mapping[str, int]) -> None:
         """Go by what was counted."""

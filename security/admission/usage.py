@@ -2,8 +2,8 @@
 """Owner and size of each broker group: the topics, brokers and mappings registered at this gateway, by peer.
 
 Kept from registration to registration, so an overestimate rather than an underestimate. A group that has left, topics
-that were deleted, and a registration without effect go at the next count (`count`); static topic mappings go with
-their group. A gateway that has just started knows no group; brokers register within a minute.
+that were deleted, and a registration without effect go at the next count (`RouteView.topic_counts`); static topic
+mappings go with their group. A gateway that has just started knows no group; brokers register within a minute.
 
 The cost of a write in event log and tables is a rough estimate in bytes, rather too high.
 
@@ -197,7 +197,7 @@ class Held(NamedTuple):
 
 
 class UsageLedger:
-    """The broker groups of one gateway, by name. One thread at a time, `count` excepted."""
+    """The broker groups of one gateway, by name. One thread at a time."""
 
     def __init__(self) -> None:
         """Create an empty ledger."""
@@ -260,7 +260,7 @@ class UsageLedger:
                 self._set(other, None)
 
     def recount(self, rows: Mapping[str, int]) -> None:
-        """Go by what `count` has found."""
+        """Go by what `RouteView.topic_counts` has found."""
         for name, held in [*self._groups.items()]:
             counted = rows.get(name)
             if counted is None:
@@ -280,16 +280,6 @@ class UsageLedger:
             total.subtract(before.counts)
             if not total["brokers"]:
                 del self._totals[before.who]
-
-
-def count(view: RouteView) -> dict[str, int]:
-    """The topics of every group that a view shows. Takes a second for millions of them, in any thread."""
-    times = Counter(map(id, view.topics.values()))
-    rows = dict.fromkeys(view.groups, 0)
-    for found in {id(found): found for found in view.topics.values()}.values():
-        for broker_name in found.brokers:
-            rows[broker_name] = rows.get(broker_name, 0) + times[id(found)]
-    return rows
 
 
 def _new_mappings(event: RegisterBroker, view: RouteView) -> int:

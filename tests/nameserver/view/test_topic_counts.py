@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from api.http import routes_clusters
-from api.http.routes_clusters import TopicCounts
 from dev.support.feed import apply, view_of
 from dev.support.loops import on_a_loop
 from dev.support.view_tables import TableChanges, complete
-from security.admission.usage import count
+from nameserver.view import sorted_topics
+from nameserver.view.snapshot import RouteView
+from nameserver.view.sorted_topics import TopicCounts
 
 ROW = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
 TABLES: TableChanges = complete(
@@ -23,14 +22,16 @@ TABLES: TableChanges = complete(
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_all_groups_are_counted_once(monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
-    monkeypatch.setattr(routes_clusters, "OFF_LOOP_TOPICS", 1 if is_large else 9)
+    monkeypatch.setattr(sorted_topics, "OFF_LOOP_TOPICS", 1 if is_large else 9)
     counted = []
 
-    def counts(view: Any) -> dict[str, int]:
+    count = RouteView.topic_counts
+
+    def counts(view: RouteView) -> dict[str, int]:
         counted.append(view)
         return count(view)
 
-    monkeypatch.setattr(routes_clusters, "count", counts)
+    monkeypatch.setattr(RouteView, "topic_counts", counts)
 
     @on_a_loop
     async def play() -> None:
