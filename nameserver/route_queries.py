@@ -137,6 +137,6 @@ def filter_by_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
 def cluster_info(view: RouteView) -> ClusterInfo:
     """Every broker group with its true ids, and the members of every cluster."""
     return ClusterInfo(
-        broker_addr_table={name: broker_data(view.groups[name]) for name in sorted(view.groups)},
-        cluster_addr_table={cluster: list(view.clusters[cluster]) for cluster in sorted(view.clusters)},
+        broker_addr_table={name: broker_data(group) for name, group in view.groups.items()},
+        cluster_addr_table={cluster: list(names) for cluster, names in view.clusters.items()},
     )

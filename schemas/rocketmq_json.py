@@ -192,11 +192,14 @@ def encode_topic_route(route: TopicRouteData, *, numeric_keys: bool) -> bytes:
     )
 
 
-def encode_cluster_info(info: ClusterInfo) -> bytes:
-    """The body of a cluster info answer: numeric keys, whoever asks (ClusterInfo.encode)."""
+def encode_cluster_info(info: ClusterInfo, *, numeric_keys: bool = True) -> bytes:
+    """The body of a cluster info answer. Over remoting the keys are always numeric (ClusterInfo.encode)."""
     return _encode(
         _ClusterInfoWire(
-            {name: _broker_data(data, numeric_keys=True) for name, data in sorted(info.broker_addr_table.items())},
+            {
+                name: _broker_data(data, numeric_keys=numeric_keys)
+                for name, data in sorted(info.broker_addr_table.items())
+            },
             dict(sorted(info.cluster_addr_table.items())),
         )
     )

@@ -21,10 +21,10 @@ from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
 from lake.history import history as past
-from nameserver.route_queries import broker_data
+from nameserver.route_queries import broker_data, cluster_info
 from nameserver.state_machine.state import LiveInfo, LiveKey
 from nameserver.view.snapshot import RouteView
-from schemas.rocketmq_json import encode_broker_data
+from schemas.rocketmq_json import encode_cluster_info
 from schemas.route import ClusterInfo
 
 router = APIRouter(prefix="/v1", tags=["clusters"])
@@ -50,16 +50,8 @@ class BrokersQuery(PastQuery):
 async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the registered ones, also for acting masters."""
     view, position = await seen(request, query, past.clusters_at)
-
-    def encode() -> bytes:
-        return _encode(
-            {
-                "brokerAddrTable": {name: _group_json(view, name) for name in sorted(view.groups)},
-                "clusterAddrTable": {cluster: view.clusters[cluster] for cluster in sorted(view.clusters)},
-            }
-        )
-
-    return answer(request, await _beside(view, encode), position)
+    found = await _in_a_thread_if_large(view, lambda: encode_cluster_info(cluster_info(view), numeric_keys=False))
+    return answer(request, found, position)
 
 
 @router.get(
@@ -76,11 +68,8 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     """
     view, position = await seen(request, query, past.brokers_at)
     rows = (row for row in view.all_live_rows() if query.cluster is None or row[0][1] == query.cluster)
-
-    def encode() -> bytes:
-        return _encode(BrokerListAnswer(brokers=_live_list(view, rows)))
-
-    return answer(request, await _beside(view, encode), position)
+    found = await _in_a_thread_if_large(view, lambda: _encode(BrokerListAnswer(brokers=_live_list(view, rows))))
+    return answer(request, found, position)
 
 
 @router.get(
@@ -106,39 +95,32 @@ async def get_broker(
         topic_count = await context_of(request).topic_counts.get(view, broker_name)
     else:
         topic_count = len(view.topics)  # the view has those of this group alone
-    data = broker_data(view.groups[broker_name])
     found = BrokerAnswer(
-        broker_addrs=dict(sorted(data.broker_addrs.items())),
-        broker_name=data.broker_name,
-        cluster=data.cluster,
-        enable_acting_master=data.enable_acting_master,
-        zone_name=data.zone_name,
+        **msgspec.structs.asdict(broker_data(view.groups[broker_name])),
         topic_count=topic_count,
         live=_live_list(view, rows),
     )
     return answer(request, found, position)
 
 
-def _group_json(view: RouteView, name: str) -> msgspec.Raw:
-    return msgspec.Raw(encode_broker_data(broker_data(view.groups[name]), numeric_keys=False))
-
-
-async def _beside(view: RouteView, encode: Callable[[], bytes]) -> bytes:
-    """An answer about all groups: of many it is made beside the event loop."""
+async def _in_a_thread_if_large(view: RouteView, encode: Callable[[], bytes]) -> bytes:
+    """An answer about all groups."""
     return await asyncio.to_thread(encode) if len(view.groups) > _OFF_LOOP_GROUPS else encode()
 
 
 def _live_list(view: RouteView, rows: Iterable[tuple[LiveKey, LiveInfo]]) -> list[LiveBroker]:
     found = dict(rows)
-    ids: dict[str, dict[str, int]] = {}
-    for name in {name for name, _, _ in found}:
-        ids[name] = {addr: broker_id for broker_id, addr in view.broker_member_group(name).items()}
+    ids = {
+        (name, addr): broker_id
+        for name in {name for name, _, _ in found}
+        for broker_id, addr in view.broker_member_group(name).items()
+    }
     return [
         LiveBroker(
             cluster_name=cluster,
             broker_name=name,
             broker_addr=addr,
-            broker_id=ids[name].get(addr),
+            broker_id=ids.get((name, addr)),
             ha_server_addr=live.ha_server_addr,
             last_update_timestamp=live.last_update_ms,
             heartbeat_timeout_millis=live.heartbeat_timeout_ms,
