@@ -21,6 +21,7 @@ from eventlog.sqlite.file import wal_bytes
 from eventlog.urls import is_kafka, sqlite_path
 from eventlog.worker import LogWorker
 from lake.delta.ddl import check_format
+from remoting.server.channel import host_and_port
 from remoting.server.settings import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
@@ -87,11 +88,6 @@ def run_gateway(
     return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 
-def _text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 async def _run(
     stop_signal: StopSignal, parts: GatewayParts, worker: LogWorker, http: Address, remoting: Address
 ) -> int:
@@ -122,7 +118,9 @@ async def _run(
 
             def bound(_port: int) -> None:
                 tell_ready()
-                log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
+                log.info(
+                    "serving", remoting=host_and_port(remoting), http=host_and_port(http), epoch=gateway.view.epoch
+                )
 
             http_task = asyncio.create_task(
                 serve_http(

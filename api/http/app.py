@@ -70,7 +70,6 @@ from api.http.problems import (
     Problem,
     problem_of,
 )
-from api.http.proofs import Proofs
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.validation import parameter_problem
@@ -133,7 +132,7 @@ class HttpApp(FastAPI):
                 return
             self.context.sessions.admit(scope)
             try:
-                self.context.proofs.check(scope)
+                self.context.guard.proofs.check(scope)
                 is_checked = True
                 await self.context.guard.prepare(scope)
                 self._check_parameters(scope)
@@ -143,7 +142,7 @@ class HttpApp(FastAPI):
             await super().__call__(scope, receive, counted)
         finally:
             if is_checked:
-                self.context.proofs.record(scope, status)
+                self.context.guard.proofs.record(scope, status)
             self._count(scope, status, time.perf_counter() - began)
 
     def openapi(self) -> dict[str, Any]:
@@ -178,7 +177,7 @@ class HttpApp(FastAPI):
         if scope.get("client") is None or scope["method"] not in _READS or scope["path"] in PROBES:
             return None
         try:
-            self.context.guard.count_read(scope, is_proven=self.context.proofs.was_proven(scope))
+            self.context.guard.count_read(scope)
         except QuotaError as error:
             return problem_of(error)
         return None
@@ -284,7 +283,6 @@ def create_app(
         watch=ViewWatch(settings.max_long_polls, on_evicted=partial(evicted, "evicted-long-poll")),
         budget=BodyBudget(settings.max_bodies_bytes, on_evicted=partial(evicted, "evicted-body")),
         refusals=refusals,
-        proofs=Proofs(gateway.quotas),
         sessions=Sessions(settings.sessions_dir, tls_in_front=settings.tls_in_front),
         tls=tls,
     )

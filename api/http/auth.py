@@ -27,9 +27,10 @@ from api.http.csrf import SAFE_METHODS
 from api.http.local_peers import LocalPeers
 from api.http.naming_rules import is_loopback
 from api.http.problems import CHALLENGE, FORBIDDEN, UNAUTHORIZED, Problem
-from api.http.proofs import PROVEN, SESSION_PATH
+from api.http.proofs import PROVEN, SESSION_PATH, Proofs
 from api.http.settings import HttpSettings
 from remoting.codec.bounds import address_of
+from remoting.server.channel import host_and_port
 from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.events import Actor
@@ -105,6 +106,7 @@ class Authenticator:
         """Users by the digests of their tokens. The time of a look-up tells something of a digest, which is no use."""
         self._admission = admission
         self._access = admission.access
+        self.proofs = Proofs(admission.quotas)
         self.local_peers: LocalPeers | None = None
         """Finds the process at the other end of a connection. None if there are no connections: an application that is
         called without a server."""
@@ -198,34 +200,36 @@ class Authenticator:
             self._user(request)
         request.scope[ADMITTED] = True
 
-    def count_read(self, scope: Scope, *, is_proven: bool) -> None:
+    def count_read(self, scope: Scope) -> None:
         """Count a read, before its path is looked up, against the quota of its user or address.
 
         A token that was not accepted before counts against the address: a sender that is refused by a quota must
         not learn whether a guessed token is right.
 
-        Args:
-            scope: Scope of the request.
-            is_proven: Whether its Authorization header was accepted from that address lately.
-
         Raises:
             QuotaError: There were too many reads.
         """
         request = Request(scope)
-        found = self._by_token(request.headers.get("authorization", "")) if is_proven else self._by_certificate(request)
-        user = found.user if isinstance(found, Identity) else None
-        actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
+        if self.proofs.was_proven(scope):
+            found: Identity | Unproven | None = self._by_token(request.headers.get("authorization", ""))
+        else:
+            found = self._by_certificate(request)
+        actor = self._actor(request, found)
         self._admission.quotas.request(Role.READER, peer_name(actor), actor.peer or "")
 
     def _sender(self, request: Request) -> Sender:
         """Authenticate the sender of a request."""
         found = self._who(request)
-        user = found.user if isinstance(found, Identity) else None
-        if user is not None and self._access is not None:
+        actor = self._actor(request, found)
+        if actor.user is not None and self._access is not None:
             request.scope[PROVEN] = True
-        actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
         topic, broker_name = request.path_params.get("topic"), request.path_params.get("brokerName")
         return Sender(actor, _operation(request), found, _is_tls(request), topic, broker_name)
+
+    def _actor(self, request: Request, found: Identity | Unproven | None) -> Actor:
+        """The sender's name in the history."""
+        peer = None if request.client is None else host_and_port(request.client)
+        return Actor(gateway=self._gateway_id, via="http", peer=peer, user=_user_of(found))
 
     def still_reads(self, request: Request) -> bool:
         """Return whether a read that `reader` accepted would pass now, too: accounts change, and tokens expire."""
@@ -261,7 +265,7 @@ class Authenticator:
     def standing(self, request: Request) -> AuthContext:
         """Return the sender's identity and permissions, for information: nothing is counted or recorded."""
         found = self._who(request)
-        user = found.user if isinstance(found, Identity) else None
+        user = _user_of(found)
         without_account = {
             Role.READER: not self._tokens_protect_reads or user is not None,
             Role.ADMIN: user is not None if self._tokens else self._why_foreign(request) is None,
@@ -300,7 +304,7 @@ class Authenticator:
         if verdict.reason:
             if has_certificate or any(name == b"cookie" for name, _ in headers):
                 return False  # either may show who it is
-            peer = "" if client is None else _address(*client)
+            peer = host_and_port(client)
             access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True
 
@@ -355,14 +359,8 @@ class Authenticator:
         return why
 
 
-def peer_of(request: Request) -> str | None:
-    """``ip:port`` of the other side. Headers of proxies are not believed."""
-    client = request.client
-    return None if client is None else _address(client.host, client.port)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _user_of(found: Identity | Unproven | None) -> str | None:
+    return found.user if isinstance(found, Identity) else None
 
 
 def _bearer(authorization: str) -> str:

@@ -16,7 +16,6 @@ from api.http.auth import Authenticator
 from api.http.body import BodyBudget
 from api.http.events import EventHub
 from api.http.history_pool import HistoryPool
-from api.http.proofs import Proofs
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
@@ -41,7 +40,6 @@ class HttpContext:
     watch: ViewWatch
     budget: BodyBudget
     refusals: Refusals
-    proofs: Proofs
     sessions: Sessions
     tls: Tls | None = None
     resolver: Resolver = field(default_factory=Resolver)

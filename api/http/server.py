@@ -17,6 +17,7 @@ from api.http.bounds import ConnectionBounds
 from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, Listener
 from remoting.errors import why_not_listening
+from remoting.server.channel import host_and_port
 from remoting.server.tls import Handshakes
 from remoting.server.tls_channel import ListenerTls, TlsSniffer
 from schemas.errors import SetupError
@@ -119,7 +120,7 @@ def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     Raises:
         SetupError: the address cannot be used.
     """
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = host_and_port((host, port))
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
