@@ -115,7 +115,7 @@ _NO_JVM: Final = frozenset({"--fast", "--collect-only", "--co", "--version", "--
 
 @contextmanager
 def _class_data() -> Iterator[None]:
-    """Write what Spark starts faster with, beside the first tests. Where that fails, it starts as it does without."""
+    """Write class data for faster starts of Spark, during the first tests. If that fails, Spark starts without it."""
     command = [sys.executable, "-m", "dev.support.class_data"]
     nowhere = subprocess.DEVNULL
     writing = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdin=nowhere, stdout=nowhere, stderr=nowhere)

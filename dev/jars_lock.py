@@ -53,7 +53,7 @@ EXCLUDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Dependencies of the roots of a set that are left out."""
 ON_SPARK: Final = frozenset({"local-fs", "delta", "s3a"})
-"""Sets that run inside Spark's driver, beside the jars that PySpark ships."""
+"""Sets that run inside Spark's driver, together with the jars that PySpark ships."""
 FOREIGN: Final = re.compile(r"osx|windows|riscv")
 """Classifiers of native libraries for machines that routelake does not run on."""
 

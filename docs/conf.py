@@ -91,7 +91,7 @@ def _complete(app: Sphinx, document: str, content: list[str]) -> None:
 
 
 def _pages_below(page: Path, text: str) -> list[str]:
-    """Links of an index page to pages below its folder, and to the index page of a folder beside it."""
+    """Links of an index page to pages below its folder, and to the index page of a folder next to it."""
     targets = [match[3].partition("#")[0] for match in _LINK.finditer(text)]
     return [
         target

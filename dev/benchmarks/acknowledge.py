@@ -36,7 +36,7 @@ LAG_S = 5.0
 
 
 def run(bench: Bench) -> Result:
-    """Measure. The NameServer's figures stand beside: it keeps nothing.
+    """Measure, and also the NameServer, which stores nothing.
 
     With other options of routelake (`bench.serve_options`) these hold for both logs.
     """

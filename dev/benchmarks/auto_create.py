@@ -22,7 +22,7 @@ from dev.peers.java_client import JavaClient
 
 RATIO = 1.3
 TEMPLATE = "TBW102"
-"""TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC: whoever has it makes topics that are sent to."""
+"""TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC: a broker with this topic creates topics at the first message."""
 WARM_UP, THAWED = 20, 3
 """Sends of each side that do not count: at first, and in each turn, as who was frozen has things to make up for."""
 BUSY_S = 60

@@ -4,7 +4,7 @@
 A broker registers a topic that it has just created alone (BrokerController.registerIncrementBrokerData).
 
 Asked of the gateway that took the registration, of another gateway over the same log, and of the first with the fold
-stopped; with SQLite and with Kafka; beside it the NameServer. 20 brokers heartbeat once a second each.
+stopped; with SQLite and with Kafka; and of the NameServer. 20 brokers heartbeat once a second each.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ SAMPLE = 300
 
 
 def run(bench: Bench) -> Result:
-    """Let a lake grow with the real log, fold and writer, and measure it beside one that is new."""
+    """Let a lake grow with the real log, fold and writer, and compare it with a new lake."""
     young, old = bench.folder / "young", bench.folder / "old"
     began = time.monotonic()
     with LakeMaker(old) as maker, LakeMaker(young) as beside:

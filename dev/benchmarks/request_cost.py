@@ -69,7 +69,7 @@ REMOTING: Final[dict[int, tuple[dict[str, str], bytes]]] = {
     RequestCode.GET_BROKER_MEMBER_GROUP: ({"clusterName": "c", "brokerName": "bench"}, b""),
     RequestCode.BROKER_HEARTBEAT: (_BROKER, b""),
 }
-"""By code: fields and body, beside the junk that each is sent with."""
+"""By code: fields and body, without the junk that is sent with each."""
 
 _BODIES: Final = ("POST", "PUT")
 HTTP: Final[frozenset[tuple[str, str]]] = frozenset(
@@ -240,7 +240,7 @@ def ping(gateway: RoutelakeServer) -> float:
 
 
 def wait_beside(gateway: RoutelakeServer, case: Case, seconds: float) -> float:
-    """p99 in ms of somebody's requests, beside a peer that sends this one at 1 MB/s and waits for no answer."""
+    """p99 in ms of a client's requests, while a peer sends this one at 1 MB/s and waits for no answer."""
     waits: list[float] = []
     end, sent, began = time.monotonic() + seconds, 0, time.monotonic()
     with ExitStack() as peers:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """route-read: GET_ROUTEINFO_BY_TOPIC over remoting, one broker group with 100 topics, against RocketMQ's NameServer.
 
-Also for topics that nobody has: consumer groups poll %RETRY% topics, and producers ask for a topic before they make it.
+Also for unknown topics: consumer groups poll %RETRY% topics, and producers ask for a topic before they make it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def compare(
     """Register the same groups with both servers, check that they answer alike, measure in turns.
 
     With ``tls`` both take plain connections, too: over these the groups are registered. ``unknown`` are the numbers of
-    topics that nobody has, to be asked for as well.
+    unknown topics, to be asked for as well.
     """
     fleet = brokers(groups, topics)
     names = [topic_name(number) for number in range(topics)]
@@ -93,7 +93,7 @@ def compare(
 
 
 def _unknown(bench: Bench, servers: list[Server], count: int, samples: Samples) -> list[Figure]:
-    """Measure topics that nobody has, beside what was measured of known ones; adds its own samples to these."""
+    """Measure unknown topics, and add the samples to those of the known ones."""
     names = [f"%RETRY%group-{number:06d}" for number in range(bench.size(count, min(count, 1_000)))]
     same_answers([server.port for server in servers], names[:100])
     load = Load(

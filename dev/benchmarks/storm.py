@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """storm: 300 broker groups register 10,000 topics at once; then each with one changed topic; then each unchanged.
 
-All registrations are sent by the load generator, each over a connection of its own that stays open. Beside them a
+All registrations are sent by the load generator, each over a connection of its own that stays open. Meanwhile a
 second generator asks the gateway for the route of a broker that is not part of it, a thousand times a second; its
 latencies count from the time each question was due.
 """

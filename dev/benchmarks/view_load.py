@@ -7,7 +7,7 @@ process of its own:
 - load: a view from nothing, seconds and resident memory;
 - storm: nothing happens (the machine's own lateness), all rows appear in one epoch, then one topic changes on every
   group, then every group changes one topic, while an event loop in the same process measures how late its timers fire;
-- answers: hot, encoded anew, after a swap;
+- answers: hot, encoded again, after a swap;
 - history: the route of a topic ``--epochs`` epochs ago, first and repeated, and its changes.
 
 Where other things run on the machine, the processor times tell more. Prints one line a figure; ``--json FILE`` writes
@@ -247,7 +247,7 @@ def measure_load(lake: Path, topics: int, groups: int) -> Figures:
 
 
 def measure_storm(lake: Path, topics: int, groups: int) -> Figures:
-    """Large epochs on the follower's thread, and how late the timers of an event loop beside it fire."""
+    """Large epochs on the follower's thread, and how late the timers of an event loop fire meanwhile."""
     figures: Figures = {}
     with tempfile.TemporaryDirectory(prefix="routelake-storm-") as folder:
         storm = LakeWriter(Path(folder))
@@ -273,7 +273,7 @@ def measure_storm(lake: Path, topics: int, groups: int) -> Figures:
 
 
 async def _while_serving(name: str, work: Callable[[], object]) -> Figures:
-    """Run work on a thread; a loop beside it sleeps 1 ms and computes 0.3 ms, again and again."""
+    """Run work on a thread, while a loop sleeps 1 ms and computes 0.3 ms, again and again."""
     late: list[float] = []
     thread = threading.Thread(target=work)
     began = time.perf_counter()

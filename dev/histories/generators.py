@@ -38,7 +38,7 @@ _FILTER_SERVERS: tuple[list[str] | None, ...] = (
 )
 
 # Switches that act at once when 318 sets them. notifyMinBrokerIdChanged is not among them: with it the real server
-# connects to the brokers, whose addresses here are nobody's.
+# connects to the brokers, and no process has these addresses.
 SWITCHES = (
     "orderMessageEnable",
     "returnOrderTopicConfigToBroker",
@@ -56,7 +56,7 @@ class World:
 
     Attributes:
         universe: Names in play.
-        timeouts_ms: Values of heartbeatTimeoutMillis, besides absent.
+        timeouts_ms: Values of heartbeatTimeoutMillis, in addition to an absent one.
         advances_ms: Steps of the clock, in milliseconds.
     """
 

@@ -39,7 +39,7 @@ def random_histories(
         length: Steps per history, at least.
         shared_addresses: Whether one address may serve several broker names or clusters.
         shared_names: Whether one broker name may appear in several clusters.
-        timeouts_ms: Values of heartbeatTimeoutMillis, besides absent.
+        timeouts_ms: Values of heartbeatTimeoutMillis, in addition to an absent one.
         advances_ms: Steps of the clock, in milliseconds.
         closes: Whether connections are lost.
     """

@@ -56,7 +56,7 @@ def histories(
         shared_addresses: Whether one address may serve several broker names or clusters. RocketMQ keeps liveness by
             (cluster, address), so such brokers disturb each other there.
         shared_names: Whether one broker name may appear in several clusters.
-        timeouts_ms: Values of heartbeatTimeoutMillis, besides absent.
+        timeouts_ms: Values of heartbeatTimeoutMillis, in addition to an absent one.
         advances_ms: Steps of the clock, in milliseconds; empty for histories without time.
         closes: Whether connections are lost.
         generators: Generators instead of those that the other arguments choose.

@@ -4,13 +4,13 @@
 Each is a numbered row of docs/reference/compatibility.md. A history compared with this model agrees in everything else.
 
 * 2: strategies give every brokerName addresses of its own (``shared_addresses=False``).
-* 3: `tick` drops an expired live row whose address was superseded; RocketMQ keeps it.
+* 3: `tick` drops an expired live row if its address was superseded; RocketMQ keeps it.
 * 4: `tick` runs before every request, so that a broker expires exactly at its deadline.
 * 5: `lose_connection` unregisters every broker bound to the connection, not the first alone.
 * Expiry closes no connection: in RocketMQ the scan closes the connection of the silent broker, which may take another
   broker on the same connection along.
-* A broker whose brokerName first appeared in another cluster is unregistered like any other when it falls silent or
-  loses its connection. RocketMQ compares the group's cluster, finds nothing, and keeps the address for good.
+* If a brokerName first appeared in another cluster, its broker is unregistered like any other when it misses its
+  heartbeats or loses its connection. RocketMQ compares the group's cluster, finds nothing, and keeps the address for good.
 * UPDATE_NAMESRV_CONFIG refuses what only a start can set, and all that comes with it; GET_NAMESRV_CONFIG does not show
   clusterTest, which is not here.
 """
@@ -34,7 +34,7 @@ class DeliberateModel(NameServerModel):
     """Model of the answers that routelake should give."""
 
     def tick(self, now_ms: int) -> None:
-        """Unregister whoever is past its deadline, in the order of the deadlines (RocketMQ: in hash order)."""
+        """Unregister brokers that are past their deadlines, in the order of these (RocketMQ: in hash order)."""
         deadlines = sorted(
             (live.last_update_timestamp + live.heartbeat_timeout_millis, key)
             for key, live in self.tables.broker_live_table.items()
@@ -45,7 +45,7 @@ class DeliberateModel(NameServerModel):
                 self.tables.filter_server_table.pop(key, None)
 
     def lose_connection(self, channel: Hashable) -> None:
-        """Unregister every broker bound to a connection; one whose address was superseded only loses the binding."""
+        """Unregister every broker bound to a connection. A broker with a superseded address only loses the binding."""
         # In the order of the gateway's events; RocketMQ takes one broker name in two clusters in hash order.
         for key, live in sorted(self.tables.broker_live_table.items(), key=lambda item: item[0]):
             if live.channel == channel:

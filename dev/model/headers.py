@@ -26,7 +26,7 @@ def read_header(request: Request, kinds: dict[str, str]) -> dict[str, Any]:
     CFNotNull is not enforced: RemotingCommand logs the missing field and goes on.
 
     Args:
-        request: Request whose extFields are read.
+        request: Request with extFields.
         kinds: Field name -> kind.
     """
     return {name: _parse(request.ext.get(name), kind) for name, kind in kinds.items()}

@@ -162,7 +162,7 @@ def system_topics(tables: RouteTables) -> tuple[list[str | None], list[str | Non
     """RouteInfoManager.getSystemTopicList.
 
     Returns:
-        The cluster and broker names, and every address that may be named beside them.
+        The cluster and broker names, and every address that may be named with them.
     """
     topics: dict[str | None, None] = {}
     for cluster, names in tables.cluster_addr_table.items():

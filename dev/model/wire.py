@@ -127,7 +127,7 @@ def canonical(request: Request, response: Response) -> dict[str, Any]:
     return {"code": response.code, "ext": ext, "body": body, "dialect": dialect}
 
 
-@functools.lru_cache(maxsize=4096)  # the same few answers come again and again; nobody changes what is read
+@functools.lru_cache(maxsize=4096)  # the same few answers come again and again, and no reader changes them
 def _read(text: str) -> tuple[Any, str | None]:
     """A JSON body, parsed and sorted, and its dialect."""
     parsed, bare = parse_fastjson(text)

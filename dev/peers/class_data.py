@@ -22,6 +22,6 @@ def archive_of(jar_set: str) -> Path:
 
 
 def options_of(jar_set: str) -> tuple[str, ...]:
-    """Options of a JVM whose class path begins with a set of jars; none, where nobody has written its class data."""
+    """Options of a JVM with a set of jars at the start of its class path; empty without class data of the set."""
     found = archive_of(jar_set)
     return (f"-XX:SharedArchiveFile={found}", *QUIET) if found.is_file() else ()

@@ -67,14 +67,14 @@ _chance: Final = random.SystemRandom()
 """Hypothesis seeds the ordinary one: test processes side by side would choose the same ports."""
 
 _named: Final[deque[int]] = deque(maxlen=1000)
-"""Ports that this process has named last: whoever asked for one may listen there later, or never."""
+"""Ports that this process returned last. The caller of `free_port` may listen there later, or never."""
 
 
 def free_port(offsets: Sequence[int] = (0,)) -> int:
     """A port p on 127.0.0.1 such that p + offset is free for every offset.
 
-    It is named once for a long while, and by no other worker of this test run: between now and when somebody listens
-    there (or while a server that is started again is down) it looks free to everybody.
+    No other call of this test run returns the port for a long time, because it looks free until a server listens there,
+    and again while that server restarts.
 
     Args:
         offsets: A broker also listens two below and one above its own port.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RocketMQ's own Java client in a JVM of its own, driven from here through Py4J.
 
-No compiler is needed: Py4J's gateway server runs beside the client's jars, and PySpark brings it along.
+No compiler is needed: Py4J's gateway server runs with the client's jars, and PySpark brings it along.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from runtime.jars import pyspark_jars
 def leave(gateway: JavaGateway | None) -> None:
     """Close the connections to a JVM that ends, and call it no more.
 
-    Py4J tells the JVM of each proxy that is collected, also after `close`: in the middle of another test, whose JVM may
-    have the same port.
+    Py4J reports each collected proxy to the JVM, also after `close`. That may be in the middle of another test, with a
+    JVM at the same port.
     """
     if gateway is not None:
         gateway.close()

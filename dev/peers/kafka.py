@@ -45,7 +45,7 @@ _JAAS: Final = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True)
 class Secured:
-    """Settings of a Kafka with ports for authenticated clients, beside the open one.
+    """Settings of a Kafka with ports for authenticated clients, next to the open one.
 
     Attributes:
         keystore: PEM file with its key (PKCS #8) and certificate.

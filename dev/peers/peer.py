@@ -74,7 +74,7 @@ class Program(Served):
         """Arguments of the program."""
 
     def variables(self) -> Mapping[str, str]:
-        """Environment variables that it needs, besides those of this process."""
+        """Environment variables that it needs, in addition to those of this process."""
         return {}
 
     def answers(self) -> bool:

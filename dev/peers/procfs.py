@@ -45,7 +45,7 @@ def commands_of_children(pid: int) -> dict[int, list[str]]:
 
 
 def thread_states(pid: int) -> set[str]:
-    """The states of a process's threads: T for stopped, Z for one that nobody has waited for; none when it is gone."""
+    """The states of a process's threads: T for stopped, Z for a zombie. Empty if the process has ended."""
     states = set()
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(OSError):  # it has just ended

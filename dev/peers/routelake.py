@@ -171,7 +171,7 @@ class Routelake:
         """Process id of the one that writes the event log for the gateway.
 
         Raises:
-            LookupError: There is none at the moment.
+            LookupError: No such child runs at the moment.
         """
         for pid, command in commands_of_children(self.child("gateway")).items():
             if "eventlog.worker" in command[-1]:

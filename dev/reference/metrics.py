@@ -28,7 +28,7 @@ _UNITS: Final = {
     "percent": re.compile(r"_percent$"),
 }
 _LABELS_OF: Final = {"routelake_delta_version": ("table",), "routelake_state_machine_version": ("of",)}
-"""Labels of metrics whose samples are added one by one."""
+"""Labels of metrics with samples that are added one by one."""
 
 
 class Declared(NamedTuple):
@@ -78,7 +78,7 @@ def _declared(call: ast.Call, texts: dict[str, str]) -> Declared | None:
     made = call.func.id if isinstance(call.func, ast.Name) else ""
     name, about = text(0), text(1)
     if name is None and made == "Gauge":
-        return None  # within the function `gauge`, whose calls are read
+        return None  # within the function `gauge`: its calls are read
     if name is None or about is None:
         raise ValueError(f"api/gateway/metrics.py:{call.lineno}: name and help of a metric must be plain texts")
     labels = next((keyword.value for keyword in call.keywords if keyword.arg == "labels"), None)

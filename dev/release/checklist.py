@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The release checklist as a program: ``./routelake release --check``.
 
-Each step is a command or a function. All steps run, even if one fails. A step whose program is not on this machine is
-skipped, and the last line names it. All steps take hours, so a run goes on where the one before ended: a step that
-succeeded at this commit does not run again.
+Each step is a command or a function. All steps run, even if one fails. If the program of a step is not on this
+machine, the step is skipped and the last line names it. All steps take hours, so a run goes on where the previous run
+ended: a step that succeeded at this commit does not run again.
 """
 
 from __future__ import annotations

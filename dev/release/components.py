@@ -37,7 +37,7 @@ class Component(NamedTuple):
 
     Attributes:
         purl: Its package URL, which has name and version.
-        license: SPDX expression; "" for a jar inside pyspark, whose license texts name it.
+        license: SPDX expression; "" for a jar inside pyspark, as pyspark's license texts name it.
         texts: License texts and notices, as they are shipped.
         sha256: Digests of the files that the lock file allows.
         parts: Components inside this one.
@@ -140,7 +140,7 @@ def _pyspark() -> Path:
 
 
 def _jars(licenses: dict[str, str]) -> Iterator[Component]:
-    """Jars that a server downloads beside pyspark."""
+    """Jars that a server downloads in addition to pyspark."""
     sets = read_lock(LOCK_FILE.read_text(encoding="utf-8"))
     for name in JAR_SETS:
         for jar, path in zip(sets[name], ensure(name), strict=True):
@@ -157,7 +157,7 @@ def _jar(jar: Jar, path: Path, licenses: dict[str, str]) -> Component:
 
 
 def _vendored() -> Iterator[Component]:
-    """Libraries of the console, as the README beside them lists them."""
+    """Libraries of the console, as the README in their folder lists them."""
     readme = (_VENDOR / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\S+) \| ([\w.-]+) (\S+) \(([^)]+)\) \| .* \| `([0-9a-f]{64})` \|$", readme, re.MULTILINE)
     for package, version, license_name in sorted({row[1:4] for row in rows}):

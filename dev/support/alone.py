@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A piece of a test in a process of its own, where no fixture's threads allocate beside it."""
+"""A piece of a test in a process of its own, where no fixture's threads allocate memory."""
 
 from __future__ import annotations
 

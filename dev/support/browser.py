@@ -22,7 +22,7 @@ _PATIENCE_MS = 30_000
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser without a window. Where there is none, tests that need it are left out and say so."""
+    """A browser without a window. Without a browser, the tests that need it are skipped with the reason."""
     if CHROMIUM is None:
         pytest.skip("no chromium: apt-get install chromium")
     expect.set_options(timeout=_PATIENCE_MS)
@@ -67,7 +67,7 @@ class Watched:
 
     def go(self, place: str) -> Page:
         """Open the console at an address behind its #."""
-        self._loads += 1  # in the address, so that the page is loaded anew
+        self._loads += 1  # in the address, so that the page is loaded again
         self.page.goto(f"{self.url}/console/?{self._loads}#/{place}")
         self.page.wait_for_selector("main:not([aria-busy]) h1")
         return self.page
@@ -78,6 +78,6 @@ class Watched:
 
 
 def picture(page: Page, path: Path) -> None:
-    """A screenshot, for docs and for whoever wants to see what a test saw."""
+    """A screenshot, for the documentation or to see the page of a test."""
     path.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=path)

@@ -3,7 +3,7 @@
 
     python -m dev.support.class_data
 
-`./routelake test` does so beside the tests of a whole run, if the files are not there. It takes as long as those starts,
+`./routelake test` does so during the tests of a whole run, if the files are not there. It takes as long as those starts,
 and some seconds more.
 """
 

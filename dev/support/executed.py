@@ -33,8 +33,8 @@ class Executed:
     """Recorder in front of an application, for `serve_http` and for uvicorn.
 
     Attributes:
-        whole: Requests whose bodies came whole.
-        broken: Requests whose bodies did not.
+        whole: Requests with complete bodies.
+        broken: Requests with incomplete bodies.
         unproxied: Requests without the mark of a proxy (`dev.support.proxies.MARK`).
         waiting: Number of requests that wait for more of their bodies.
     """
@@ -58,7 +58,7 @@ class Executed:
         self.fast_routes.front = self
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all requests."""
         self.whole.clear()
         self.broken.clear()
         self.unproxied.clear()

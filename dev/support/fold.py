@@ -130,7 +130,7 @@ class FoldThread(Fold):
         lake_dir: The lake; made if it is not there.
         liveness_interval_s: Value of the fold's setting; 0 writes every heartbeat.
         retention_days: Retention of new tables.
-        on_error: Is told, on the fold's thread, why it ended early; so are `wait_for`, `pause` and `stop`.
+        on_error: Callback on the fold's thread with the error that ended it. `wait_for`, `pause` and `stop` raise it, too.
     """
 
     def __init__(

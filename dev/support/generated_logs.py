@@ -166,7 +166,7 @@ def batches(records: Sequence[LogRecord], sizes: Sequence[int]) -> Iterator[list
 
 
 def generated(seed: int) -> list[LogRecord]:
-    """Sixty records, each a moment after the one before: nobody is silent for too long."""
+    """Sixty records, each a moment after the one before, so that no broker expires."""
     rng = random.Random(seed)
     entries = [entry for entry in ASSORTMENT if not isinstance(entry, Gap)]
     first = make.register("b-0:1", table=make.topics(*TOPICS, row=make.ROW), filter_server_list=["f:1"])

@@ -49,7 +49,7 @@ ACTOR = Actor(gateway="memory", via="gateway", peer=None)
 
 
 class InstantGateway(Gateway):
-    """The product's gateway, whose appends are folded before they return."""
+    """The product's gateway. Its appends are folded before they return."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings, LocalLogClient(MemoryLog(), settings), MemoryLog)

@@ -49,7 +49,7 @@ def jvm(*jar_sets: str) -> Iterator[Any]:
 
 
 def end_spark() -> None:
-    """End the Spark of this process, if there is one, with its JVM and what it listens at. A later session starts both anew."""
+    """End the Spark of this process, if there is one, with its JVM and what it listens at. A later session starts both again."""
     gateway = SparkContext._gateway
     if gateway is None:
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading a lake as plain Python data, in one canonical form, to compare it with what the pure fold says.
 
-Everything is read anew from disk with delta-rs, as any other reader would: nothing of the writer is believed.
+Everything is read again from disk with delta-rs, as any other reader would, without help of the writer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _read: dict[tuple[Path, str, int | None], Rows] | None = None
 
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
-    """While it holds, nobody writes: each version of a table is read from disk once. Rows are not to be changed."""
+    """Context in which no process writes: each version of a table is read from disk once. Do not change rows."""
     global _read
     outermost = _read is None
     _read = {} if _read is None else _read

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers on real sockets: routelake in this process, and a NameServer that behaves as it is told."""
+"""Peers on real sockets: routelake in this process, and a NameServer that behaves as a test wants."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class LocalGateway:
         self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Nothing that this gateway was asked for will be folded: whoever waits learns so now."""
+        """End the waits for events of this gateway: no fold applies them any more."""
         self.loop.fail(error)
         self.loop.call(partial(asyncio.ensure_future, self.parts.close_remoting(0.0), loop=self.loop.loop))
 

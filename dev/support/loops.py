@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event loops in tests: a test that runs on one, and one that runs beside a test."""
+"""Event loops in tests: a test that runs on one, and a loop on a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _loops_of_failed_tests: Final[list[asyncio.AbstractEventLoop]] = []
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on the gateway's kind of loop, whose clock is coarser than asyncio's. It has two minutes.
+    """Run a test on the gateway's kind of loop, with a clock that is coarser than asyncio's. It has two minutes.
 
     The loop of a test that fails stays open: it may have connections, and uvloop waits for them for ever when it is closed.
     """

@@ -62,7 +62,7 @@ class Recorder:
         self._loop.close()
 
     def scripted(self, name: str, answer: Answer, address: str = "") -> str:
-        """Start a server that answers as it is told.
+        """Start a server that gives prepared answers.
 
         Args:
             name: Name in the recording.

@@ -22,7 +22,7 @@ _PATIENT: Final = {"broker.session.timeout.ms": "9000"}
 
 @contextmanager
 def secured_kafka(authority: Authority, folder: Path) -> Iterator[Kafka]:
-    """SASL_SSL (SCRAM-SHA-512, PLAIN) for user gate with password right, SSL for whoever has a certificate, PLAINTEXT."""
+    """SASL_SSL (SCRAM-SHA-512, PLAIN) for user gate with password right, SSL for clients with a certificate, PLAINTEXT."""
     server = authority.issue("kafka", is_rsa=True)
     keystore = folder / "server.pem"
     keystore.write_bytes(server.key.read_bytes() + server.cert.read_bytes() + authority.path.read_bytes())

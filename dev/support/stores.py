@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Object stores in memory, and one whose writer can be stopped before each of its steps."""
+"""Object stores in memory, and one that can stop its writer before each step."""
 
 from __future__ import annotations
 

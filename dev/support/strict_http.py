@@ -50,7 +50,7 @@ class Reading:
 
     Attributes:
         whole: The requests that are complete.
-        begun: Request whose head is valid and whose body is not.
+        begun: Request with a valid head and an invalid body.
         end: End of the stream after them.
     """
 

@@ -33,7 +33,7 @@ E = TypeVar("E", bound=Event)
 
 
 def by(actor: Actor, event: E) -> E:
-    """The same, sent by somebody else."""
+    """The same, sent by another user."""
     return msgspec.structs.replace(event, actor=actor)
 
 

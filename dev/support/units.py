@@ -61,7 +61,7 @@ class ByUnit(LoadScopeScheduling):
 
     If a worker crashes, the test that ran is reported as failed and does not run again. The other tests of its unit run on
     another worker. `LoadScopeScheduling` runs the test again, which crashes the next worker. Then it sends a worker a unit
-    whose tests are all done, or the last test of all without a shutdown, and that worker waits for ever.
+    with all tests done, or the last test of all without a shutdown, and that worker waits for ever.
     These are issues 1323 and 1327 and pull request 1371 of pytest-xdist.
     """
 

@@ -31,7 +31,7 @@ _BY_NAME = {table.name: table for table in STATE_TABLES}
 
 
 def queue_rows(view: RouteView, topic: str) -> dict[str, QueueRow]:
-    """{brokerName: row} of a topic; empty when there is none."""
+    """{brokerName: row} of a topic; empty if there is no such topic."""
     rows = view.topics.get(topic)
     return {} if rows is None else dict(zip(rows.brokers, map(QueueRow._make, rows.rows), strict=True))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Background load beside a measurement: heartbeats of many brokers, topics that change."""
+"""Background load during a measurement: heartbeats of many brokers, topics that change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of this routelake that leaves something out, to be measured beside it."""
+"""A copy of this routelake that leaves something out, to be compared with it."""
 
 from __future__ import annotations
 

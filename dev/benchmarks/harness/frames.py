@@ -27,7 +27,7 @@ HEARTBEAT_TIMEOUT_MS = 3_600_000
 
 
 def brokers(count: int, topics: int, seed: int = 1) -> list[FleetBroker]:
-    """Broker groups with the same topics each, besides the built-in ones."""
+    """Broker groups with the same topics each, in addition to the built-in ones."""
     shared = SharedTopics(topics, seed)
     now_ms = round(time.time() * 1000)
     return [FleetBroker(config, shared, now_ms) for config in fleet_configs(count, 1, BrokerConfig())]
@@ -96,7 +96,7 @@ class Link:
             return self._opaque
 
     def keep_alive(self, broker: FleetBroker, every_s: float = 30.0) -> None:
-        """Send heartbeats that nobody answers until it is closed: both servers close what is silent for 120 s."""
+        """Send heartbeats without an answer until `close`: both servers close connections that are idle for 120 s."""
         if self._kept_alive is not None:
             return
         heartbeat = heartbeat_request(broker.config)

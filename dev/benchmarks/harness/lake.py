@@ -71,7 +71,7 @@ class LakeMaker:
         self._maintenance._swept_at -= SWEEP_INTERVAL_S
 
     def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
-        """Events, as key and payload, that nobody folds."""
+        """Events that no fold applies, as key and payload."""
         self._log.append(entries)
 
     def batch(self, events: Sequence[AnyEvent]) -> float:

@@ -209,7 +209,7 @@ class RunningLoad:
 
 @contextmanager
 def running_load(load: Load) -> Iterator[RunningLoad]:
-    """A generator beside whatever else is measured; gone at the end."""
+    """A load generator that runs during a measurement and is ended after it."""
     process = subprocess.Popen(load.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         yield RunningLoad(process)

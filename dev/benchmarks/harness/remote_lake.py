@@ -47,7 +47,7 @@ def in_each_place(module: str, measure: Callable[[Place], None]) -> None:
 
     Args:
         module: The one that calls this, by which it is started again.
-        measure: Is told where the empty store is.
+        measure: Callback with the URL of the empty store.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--round-trip-ms", type=float, default=None, help=argparse.SUPPRESS)
@@ -88,7 +88,7 @@ class RemoteMaker:
         self._epoch(self._groups)
 
     def change(self) -> tuple[float, float]:
-        """An epoch: seconds until it is committed, and until it is published besides."""
+        """An epoch: seconds until it is committed, and until it is also published."""
         group = self._groups[self._batches % GROUPS]
         group.change(topic_name(self._batches % TOPICS))
         return self._epoch([group])

@@ -104,7 +104,7 @@ class Result(msgspec.Struct, rename="camel"):
 
     @property
     def missed(self) -> list[Figure]:
-        """Figures whose target was not reached."""
+        """Figures that miss their target."""
         return [figure for figure in self.figures if figure.reached is False]
 
 

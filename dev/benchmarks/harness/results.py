@@ -18,7 +18,7 @@ _LEFT, _RIGHT = 330, 250
 _ROW: Final = 22
 _BAR: Final = _WIDTH - _LEFT - _RIGHT
 _TWICE: Final = 2.0
-"""Right end of the scale: twice as good as asked; longer bars are cut, their number stands beside them."""
+"""Right end of the scale: twice as good as the target. Longer bars are cut and have their number next to them."""
 _GOOD, _MISSED, _INK, _PALE = "#2f7d5b", "#b5473c", "#1f2430", "#d8dce3"
 
 
