@@ -42,7 +42,7 @@ def own(authority: Authority) -> Pair:
 
 @pytest.fixture(scope="module")
 def gateway(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
-    """Takes nothing plain, and nobody without a certificate."""
+    """A gateway that accepts neither plain connections nor clients without a certificate."""
     pair = authority.issue()
     settings = TlsSettings(
         TlsMode.ENFORCING, pair.cert, pair.key, client_ca=authority.path, client_auth=ClientAuth.REQUIRE
@@ -122,7 +122,7 @@ def test_a_certificate_for_another_host(gateway: LocalGateway, options: list[str
 
 
 def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: Pair) -> None:
-    """Over either protocol; without a certificate nobody is registered."""
+    """Over either protocol: without a certificate no broker is registered."""
 
     async def broker(tls: ClientTls | None) -> list[str]:
         config = BrokerConfig(broker_name="ours", broker_ip1="127.0.0.1", listen_port=0)

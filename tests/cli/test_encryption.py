@@ -29,7 +29,7 @@ PAIR = {"cert": "tls.pem", "key": "tls.key"}
 def test_encryption_demands_certificates_only_if_it_is_enforced(
     options: dict[str, Any], enforced: bool, knows_clients: bool
 ) -> None:
-    """Beyond this machine it is enough that a certificate is demanded of everybody; encryption alone asks nobody."""
+    """Beyond this machine a client certificate is enough. Encryption alone authenticates no client."""
     found = Encryption(**options)
     assert (found.is_enforced, found.knows_clients) == (enforced, knows_clients)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beyond this machine nobody listens by accident, with a door that is open to all."""
+"""A gateway does not listen beyond this machine by accident, with access for all."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from schemas.errors import SetupError
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 3, 30, 8, 30, tzinfo=UTC)
-"""10:30 in Berlin, whose clocks went forward the night before yesterday's noon."""
+"""10:30 in Berlin. The clocks there went forward the night before yesterday's noon."""
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ CONFIGS = [
 def test_configuration_files(
     tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str, text: str | None, says: str
 ) -> None:
-    """Bad inputs 43 to 50 of a configuration; with --remoting beside it, too, which wins over the file."""
+    """Bad inputs 43 to 50 of a configuration, also together with --remoting, which wins over the file."""
     file = tmp_path / "namesrv.properties"
     if text == "folder":
         file.mkdir()

@@ -114,7 +114,7 @@ def test_a_session(data: Path) -> None:
 
 
 def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(data: Path) -> None:
-    """Names of topics are chosen by whoever registers a broker."""
+    """The senders of registrations choose the names of topics."""
     query = (
         "SELECT '=HYPERLINK(1)' AS \"=a\", ' @SUM(1)' AS b, chr(9) || 'x' AS c, -5 AS d, -1.50::DECIMAL(9,2) AS e, "
         "-2.5::DOUBLE AS f, (-170141183460469231731687303715884105728)::HUGEINT AS g, 'a;=b' AS h, {'x': '=1'} AS i, "

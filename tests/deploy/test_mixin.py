@@ -38,7 +38,7 @@ METRIC = re.compile(r"\b(?:rocketmq|routelake)_\w+\b")
 SELECTOR = re.compile(r"\b((?:rocketmq|routelake)_\w+)\{([^}]*)\}")
 OF_PROMETHEUS = {"job", "instance"}
 PATTERN = "https://routelake.example/docs/how-to/operate/alerts/%s.html"
-"""Address of an alert's page, of a domain that nobody can register (RFC 2606)."""
+"""Address of an alert's page, in a domain that cannot be registered (RFC 2606)."""
 
 
 @pytest.fixture(scope="module")

@@ -186,7 +186,7 @@ def test_an_environment_that_is_a_link_is_left_alone(machine: Machine, tmp_path:
 
 
 def test_a_user_without_permission_to_set_up_gets_the_reason(machine: Machine) -> None:
-    (machine.root / ".setup.lock").mkdir()  # can be written by nobody, not by root either
+    (machine.root / ".setup.lock").mkdir()  # no user can write it, not even root
     assert f"cannot write to {machine.root}, where the set-up goes" in machine.start("gateway", expect=1)
     (machine.root / ".setup.lock").rmdir()
     machine.start("gateway")
@@ -244,7 +244,7 @@ def test_without_a_usable_python_one_sentence_says_what_to_install(machine: Mach
 
 
 def test_completion_installs_nothing(machine: Machine) -> None:
-    """A shell asks for it behind the back of somebody who only pressed Tab."""
+    """A shell asks for it when the user presses Tab."""
     assert machine.start(_ROUTELAKE_COMPLETE="complete_bash") == ""
     assert machine.calls() == []
     machine.start("gateway")

@@ -178,7 +178,7 @@ def test_headers_that_are_json_are_read_as_stock_reads_them(tmp_path: Path) -> N
 
 
 def answers(host: str, port: int, headers: Sequence[str]) -> list[tuple[Any, ...] | None]:
-    """Code, opaque and remark of each answer; None where there is none. All on connections of their own, at once."""
+    """Code, opaque and remark of each answer; None without an answer. All on connections of their own, at once."""
     said = [b""] * len(headers)
     with contextlib.ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())

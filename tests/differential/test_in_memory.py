@@ -133,7 +133,7 @@ def test_example(name: str) -> None:
 
 
 def test_a_wrong_answer_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: a model that forgets one topic is told apart."""
+    """The comparison can fail: it finds a model that forgets one topic."""
     history: list[Step] = []
     for settings, found in random_histories(1, REQUEST_CODES, shared_addresses=False, timeouts_ms=(60_000,)):
         history, chosen = found, settings

@@ -162,7 +162,7 @@ def test_lost_connections(arena: Arena, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.timeout(1800)
 def test_silence(arena: Arena, request: pytest.FixtureRequest) -> None:
-    """A broker whose timeout passes is unregistered, and its connection closed."""
+    """A broker that misses its timeout is unregistered, and its connection closed."""
     histories = strategies.histories(
         LIVENESS_CODES,
         max_steps=24,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NOTIFY_MIN_BROKER_ID_CHANGE: the model says who is told what, and the real NameServer tells just that."""
+"""NOTIFY_MIN_BROKER_ID_CHANGE: the model names the receivers, and the real NameServer notifies exactly these."""
 
 from __future__ import annotations
 

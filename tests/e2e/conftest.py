@@ -18,7 +18,7 @@ from eventlog.open import open_log
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Routelake]:
-    """A gateway alone: what it acknowledges is durable, and folded by nobody."""
+    """A gateway alone: acknowledged events are durable, and no fold applies them."""
     running = Routelake(tmp_path / "data", "gateway")
     running.start(wait_ready_s=None)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers beside honest peers of a real gateway process, and what it does to the gateway's memory."""
+"""Hostile clients and honest peers of a real gateway process, and their effect on the gateway's memory."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ KINDS: Final = (new_brokers, more_topics, come_and_go, heartbeats, kv, deletions
 
 
 def hostile(port: int, pipe: Connection) -> None:
-    """One thread for each kind, from an address of their own; whoever is cut off comes back. Says how many got which code, by kind."""
+    """One thread for each kind, with addresses of its own, which reconnects. Reports how many got which code, by kind."""
     _give_way()
     attack = _Attack(port)
     threads = [threading.Thread(target=attack.ask, args=(kind,)) for kind in KINDS]

@@ -37,13 +37,13 @@ _OVER_S: Final = 120.0
 
 
 class Peers:
-    """A process that does something until it is told to stop, and then says what it saw."""
+    """A process that works until it is stopped, and then reports what it saw."""
 
     def __init__(self, run: Callable[..., None], port: int, *more: str) -> None:
         """Not started yet.
 
         Args:
-            run: Gets the port and a pipe: says one thing when all are there, is told to stop, says what it saw.
+            run: Gets the port and a pipe: reports that all are there, waits for the end, reports what it saw.
             port: Of the gateway.
             more: What else it takes.
         """
@@ -103,7 +103,7 @@ class Seen(msgspec.Struct):
 
 
 def alone(port: int, during_s: float, authority: str = "") -> Seen:
-    """What the honest see while nobody attacks."""
+    """What honest clients see without an attack."""
     with Peers(honest, port, authority) as fleet:
         time.sleep(during_s)
     seen: Seen = fleet.saw

@@ -90,7 +90,7 @@ def stock_broker(namesrv_addr: str, **properties: str) -> StockBroker:
 
 @contextmanager
 def registered_broker(namesrv_addr: str, patience: Patience) -> Iterator[StockBroker]:
-    """A running broker whose built-in topics have a route."""
+    """A running broker. Its built-in topics have a route."""
     with stock_broker(namesrv_addr) as broker:
         wait_until(lambda: route(namesrv_addr, "TBW102") is not None, patience.registration, "first registration")
         yield broker

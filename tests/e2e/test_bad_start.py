@@ -130,7 +130,7 @@ def test_data_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_log_that_ends_before_the_tables_do(tmp_path: Path) -> None:
-    """On it offsets would begin anew, and a write count as folded before the fold has seen it."""
+    """Its offsets would start again, and a write would count as folded before the fold has seen it."""
     lake_dir = tmp_path / "data" / "lake"
     lake_dir.mkdir(parents=True)
     drive(lake_dir, [written([(0, make.register()), (0, make.put("n", "k"))])])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Four processes that burn the processor, each in a session of its own, beside a start: it is ready all the same."""
+"""Four processes that burn the processor, each in a session of its own, during a start: it is ready all the same."""
 
 from __future__ import annotations
 

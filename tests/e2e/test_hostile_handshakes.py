@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""1,000 TLS handshakes a second from one address, which cost it nothing, beside 300 brokers over TLS: nobody else notices."""
+"""1,000 TLS handshakes a second from one address, which cost it nothing: 300 brokers over TLS do not notice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What strangers can do on the HTTP port, to a real gateway process, beside an honest client and an honest broker.
+"""Attacks on the HTTP port of a real gateway process that serves an honest client and an honest broker.
 
 The strangers come from 127.0.0.66 and 67. Whatever they do, the honest client, over a connection that it keeps and over
 new ones, gets each of its answers, the broker on the other port keeps its connection, and the gateway's memory stays
@@ -90,7 +90,7 @@ class Client:
     def _ask(self, connection: http.client.HTTPConnection, path: str, status: int) -> None:
         began = time.monotonic()
         connection.request("GET", path)
-        connection.auto_open = 0  # whoever closes the connection that is kept is found out
+        connection.auto_open = 0  # a client that closes the kept connection is counted
         answer = connection.getresponse()
         body = answer.read()
         assert answer.status == status, f"{path}: {answer.status} {body[:300]!r}"
@@ -207,7 +207,7 @@ def newest_epoch(folding: Routelake) -> int:
 
 @in_bounded_time
 def test_caches_of_requests_are_bounded_by_their_bytes(folding: Routelake, during_s: float) -> None:
-    """Paths, topics, tags and questions about the past that nobody asked before, and one topic with a large past."""
+    """Paths, topics, tags and questions about the past that are all new, and one topic with a large past."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "large"}
     with socket.create_connection(("127.0.0.1", folding.remoting_port), 60) as admin:
         for number in range(60):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What strangers can do on the remoting port, to a real gateway process, beside an honest broker.
+"""Attacks on the remoting port of a real gateway process that serves an honest broker.
 
 The broker registers again and again over one connection, its frame in segments, as a stock one with thousands of topics
 does. Whatever the others do, it never loses that connection, each of its registrations is answered in the time that a
@@ -34,7 +34,7 @@ from tests.e2e.hostile import (
 
 @in_bounded_time
 def test_unfinished_frames_cost_the_honest_broker_nothing(gateway: Routelake, during_s: float) -> None:
-    """Sixteen connections, each with all but the last nine bytes of a frame of 64 MiB; whoever is dropped comes back."""
+    """Sixteen connections, each with all but the last nine bytes of a frame of 64 MiB. Closed ones reconnect."""
     frame = registration("hostile", "10.6.6.6:1", 1, 0, body=bytes(64 * MIB - 4096))
     assert len(frame) < 64 * MIB
 

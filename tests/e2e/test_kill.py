@@ -109,7 +109,7 @@ class SmallLoad(Load):
                 self._stopping.wait(0.05)
 
     def _route(self, broker: str) -> int | None:
-        """Queues of a topic on a broker, as soon as somebody answers."""
+        """Queues of a topic on a broker, as soon as a gateway answers."""
         while True:
             try:
                 rows = self._server.get("/v1/topics/topic-1/route")["queueDatas"]
@@ -124,7 +124,7 @@ class SmallLoad(Load):
 
 
 class LargeLoad(Load):
-    """One broker over remoting, each time with 1,500 topics and a new version: 200 KB, decoded beside the gateway."""
+    """One broker over remoting, each time with 1,500 topics and a new version: 200 KB, decoded in a process of its own."""
 
     BROKER = "broker-l"
     calm_s = 1.0

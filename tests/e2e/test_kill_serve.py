@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Iterator[Routelake]:
 
 
 def _kill(server: Routelake) -> None:
-    """SIGKILL of the supervisor alone; its children are nobody's from now on."""
+    """SIGKILL of the supervisor alone; its children have no supervisor from now on."""
     assert server.process is not None
     server.process.kill()
     server.process.wait()

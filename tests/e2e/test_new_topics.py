@@ -45,7 +45,7 @@ _numbers = count()
 
 
 class Ours(NamedTuple):
-    """A gateway, and the fold beside it."""
+    """A gateway and a fold."""
 
     gateway: Routelake
     fold: FoldThread
@@ -83,7 +83,7 @@ class Scene:
         return topic, body
 
     def refused(self) -> int:
-        """How many route requests routelake has answered with 17; nobody counts the real NameServer's."""
+        """How many route requests routelake has answered with 17; the real NameServer does not count them."""
         if self._ours is None:
             return 0
         address = f"http://127.0.0.1:{self._ours.gateway.http_port}/metrics"

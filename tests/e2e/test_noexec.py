@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines where nothing in /tmp may be executed: a hardened host, or a container whose /tmp is a tmpfs.
+"""Machines with a /tmp where nothing may be executed: a hardened host, or a container with a tmpfs there.
 
 Spark unpacks RocksDB's library and loads it, 17 MB at each start, which would stay there, too.
 """

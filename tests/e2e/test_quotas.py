@@ -198,7 +198,7 @@ def settle(gateway: LocalGateway) -> None:
 
 
 def grown(folder: Path) -> int:
-    """Bytes of log and tables; a file with two names counts once, and SQLite's own log not: it begins anew."""
+    """Bytes of log and tables. A file with two names counts once, and SQLite's -wal does not, as it is used again."""
     files = {
         (status.st_ino, status.st_size)
         for path in folder.rglob("*")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty brokers of which nineteen fall silent: gateway processes with and without self-preservation, side by side."""
+"""Twenty brokers, nineteen of which stop their heartbeats: gateways with and without self-preservation in turn."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def keys(user: str, secret: str | None = None) -> str:
 
 @contextmanager
 def a_gateway(folder: Path, mode: str) -> Iterator[Routelake]:
-    """A gateway with accounts, which takes TLS, too, and keys of clients and brokers without; nobody folds."""
+    """A gateway with accounts, which takes TLS, too, and keys of clients and brokers without. No fold runs."""
     accounts = folder / "acl.yml"
     accounts.write_text(ACCOUNTS)
     authority = Authority(folder / "certificates")

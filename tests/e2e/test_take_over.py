@@ -45,7 +45,7 @@ raise SystemExit(run(app, sys.argv[1:]))
 
 
 class FoldProcess:
-    """A process whose query does nothing but look whether it may go on."""
+    """A process with a query that only checks whether it may go on."""
 
     def __init__(self, folder: Path, name: str, *options: str) -> None:
         self.output = folder / f"{name}.txt"

@@ -36,7 +36,7 @@ def client(authority: Authority) -> Pair:
 
 @pytest.fixture(scope="module")
 def in_use(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """The files that the server was told."""
+    """The files that the server uses."""
     folder = tmp_path_factory.mktemp("in-use")
     put(pair := Pair(folder / "tls.pem", folder / "tls.key"), authority.issue("first"))
     return pair

@@ -42,7 +42,7 @@ def authority(folder: Path) -> Authority:
 
 @pytest.fixture(scope="module")
 def routelake(authority: Authority, folder: Path) -> Iterator[Routelake]:
-    """Takes nothing plain, and nobody without a certificate."""
+    """A gateway that accepts neither plain connections nor clients without a certificate."""
     pair = authority.issue("nameserver")
     options = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--tls-mode", "enforcing")
     running = Routelake(folder / "data", "gateway", (*options, "--tls-client-ca", str(authority.path)))

@@ -159,7 +159,7 @@ def test_one_that_is_killed_is_replaced(routelake: Routelake) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
-    """Also by somebody who would let us share it: two lakes behind one address would be a riddle."""
+    """Also by a process that would share the port: two lakes at one address would answer by chance."""
     taken = socket.socket()
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     taken.bind(("127.0.0.1", 0))

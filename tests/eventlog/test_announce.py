@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs announced over Kafka: heard at once by all, over TLS and SASL; a Kafka that refuses holds nobody up."""
+"""Epochs announced over Kafka: all receive them soon, over TLS and SASL. A Kafka that refuses delays no process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_epoch_is_heard_of_by_all(kafka: Kafka, authority: Authority, tmp_pat
         one.wait_for(lambda: one.times > times)
         times = one.times
         announcer.announce(6)
-        announcer.stop()  # what was said before is told
+        announcer.stop()  # earlier announcements arrive
         one.wait_for(lambda: one.times > times)
     finally:
         for thread in (announcer, *hearers):
@@ -151,7 +151,7 @@ def test_a_record_that_is_no_number_is_passed_over(monkeypatch: pytest.MonkeyPat
 
 
 def test_whatever_is_raised_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of Kafka's raises more than its own errors; a thread that ended would be missed by nobody."""
+    """A Kafka client raises more than its own errors. No one would notice that a thread has ended."""
     tries: list[int] = []
 
     def fail(self: Announcer) -> None:

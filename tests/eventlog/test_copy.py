@@ -34,7 +34,7 @@ class Topic:
 
 
 class MemoryTarget:
-    """A `Target`, whose Kafka may go away after some writes."""
+    """A `Target`. Its Kafka may become unavailable after some writes."""
 
     name = "kafka://k:9092/t.from-11"
 
@@ -143,7 +143,7 @@ def test_a_topic_that_holds_something_else(path: Path, spoil: Callable[[LogRecor
     topic.records = [*before[:5], spoil(before[5])]
     with pytest.raises(SetupError, match="another record at offset 16"):
         moved(path, topic)
-    assert len(topic.records) == 6  # nothing was added to what may be somebody else's
+    assert len(topic.records) == 6  # nothing was added to what may be another system's topic
     topic.records = [*before, before[-1]]
     with pytest.raises(SetupError, match="not a copy of this event log"):
         moved(path, topic)
@@ -163,7 +163,7 @@ def test_a_missing_event_log_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 def test_into_a_real_kafka(path: Path, new_topic: Callable[[], str]) -> None:
-    """The same records, then new ones with later offsets and Kafka's times; half a copy is nobody's log."""
+    """The same records, then new ones with later offsets and Kafka's times. Half a copy is not used as a log."""
     from eventlog.kafka.copy import KafkaTarget
 
     before, place = records_of(path), new_topic()

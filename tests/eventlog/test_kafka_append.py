@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An append to Kafka, by a producer that is none."""
+"""An append to Kafka, by a fake producer."""
 
 from __future__ import annotations
 

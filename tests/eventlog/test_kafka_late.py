@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka that stands still with what it was sent, and stamps it when it goes on: nobody was silent for that."""
+"""A Kafka that stops with records and stamps them when it goes on: no broker expires for that."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the topic of a log, by an admin client that is none."""
+"""Creation of the topic of an event log, by a fake admin client."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def delete(path: Path, where: str) -> None:
 
 
 class Paced:
-    """A pace whose clock and processor time the test moves. Its first batch has been."""
+    """A pace. The test moves its clock and processor time. Its first batch is over."""
 
     def __init__(self, hasten_file: str = "") -> None:
         self.now_s = self.spent_s = 1_000.0

@@ -355,7 +355,7 @@ def test_trim_takes_small_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_reader_that_keeps_a_snapshot_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its -wal cannot be begun anew: said at a trim, and again when it has doubled; doctor finds it, too."""
+    """Its -wal cannot start again from the beginning: logged at a trim, and when it has doubled. doctor finds it, too."""
     path = tmp_path / "events.db"
     monkeypatch.setattr(sqlite, "LARGE_WAL_BYTES", 200_000)
     monkeypatch.setattr("ops.doctor.log.LARGE_WAL_BYTES", 200_000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a SQLite log proves at its start: that the -wal beside it is its own, and that no record is missing."""
+"""Checks of a SQLite log at its start: the -wal in its folder is its own, and no record is missing."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_records_that_are_missing_at_the_end(path: Path, first: int, lost: str) 
 
 
 def test_pages_that_contradict_each_other_are_found_after_a_crash(path: Path) -> None:
-    """Page by page, with a WAL to replay: counting the records alone does not see what lies beside them."""
+    """Page by page, with a WAL to replay: counting the records alone does not find damaged pages."""
     with killed(path) as append:
         append(1, 100_000)
         append(50)
@@ -252,7 +252,7 @@ def test_a_log_from_before_generations_gets_one(path: Path, tmp_path: Path) -> N
 
 
 def test_only_the_first_who_opens_a_log_looks(path: Path) -> None:
-    """Beside others, who append and checkpoint, there is nothing to be proved, and nobody waits for it."""
+    """If other processes append and checkpoint, the start proves nothing and does not wait."""
     with contextlib.closing(SqliteLog(path)) as log:
         log.append([("k", b"x")] * 10)
         with contextlib.closing(sqlite3.connect(path)) as plain, plain:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that writes the event log: a real one, over a real log; it may die, hang, and outlive nobody."""
+"""The process that writes the event log: a real one, over a real log. It may die or hang, and ends with its gateway."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ asyncio.run(main())
 
 
 def test_it_writes_nothing_for_a_gateway_that_was_killed(tmp_path: Path) -> None:
-    """Not even what it was told before: another gateway may have acknowledged something since."""
+    """Not even the end that it had before: another gateway may have acknowledged an event since."""
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
     )

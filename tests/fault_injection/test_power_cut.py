@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A power cut at any moment loses nothing that was acknowledged, and needs nobody.
+"""A power cut at any moment loses nothing that was acknowledged, and needs no operator.
 
 `serve` works on an ext4 of its own. At the cut its image is copied: what was not synced is not in it. ext4 writes names
 before bytes, so that the copy has commits and data files without content beside whole ones.
@@ -58,7 +58,7 @@ class Disk:
         self._mount()
 
     def close(self) -> None:
-        """Whoever was killed may take a while to end."""
+        """A killed process may take a while to end."""
         wait_until(self._is_unmounted, 30, "the disk to be unmounted")
 
     def _is_unmounted(self) -> bool:
@@ -93,7 +93,7 @@ class Writers:
         self.topics: dict[str, int] = {}
         """By broker, the number of topics of the last registration that was acknowledged."""
         self.errors: Counter[str] = Counter()
-        """What was not acknowledged, for whoever reads why a test failed."""
+        """Writes that were not acknowledged, by error, for the output of a failed test."""
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
         for thread in self._threads:
             thread.start()
@@ -211,5 +211,5 @@ def test_many_power_cuts(disk: Disk, seed: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(3))
 def test_with_spark(disk: Disk, seed: int) -> None:
-    """Whose checkpoint may be torn, or ahead of the tables."""
+    """With Spark's checkpoint, which may be torn, or ahead of the tables."""
     lives(disk, seed, 3, "early-trim")

@@ -76,7 +76,7 @@ def test_an_answer_of_a_partial_epoch_is_a_violation(case: Case) -> None:
 
 
 def test_a_stale_answer(case: Case) -> None:
-    """Right once, but a write had been acknowledged since, to somebody else."""
+    """Right once, but another client's write had been acknowledged since."""
     case.record.entries.append(read_entry(8, 2.2, None))
     assert rules_of_answers.equals_the_model(again(case)) == []
     (found,) = rules_of_answers.never_back(again(case))

@@ -30,7 +30,7 @@ CHANNEL = Channel(gateway="g", connection="1")
 
 @pytest.fixture
 def case() -> Case:
-    """The broker's connection ended at 4 s, and CHANNEL_CLOSED is on the log; somebody writes at 30 s."""
+    """The broker's connection ended at 4 s, and CHANNEL_CLOSED is on the log. A client writes at 30 s."""
     case = good_case()
     closed = ChannelClosed(
         actor=actor(REMOTING, "remoting"),
@@ -62,7 +62,7 @@ def test_a_connection_that_did_not_end_is_a_violation(case: Case) -> None:
 
 
 def test_an_answer_after_the_end_of_a_connection_is_a_violation(case: Case) -> None:
-    """Somebody was told of an offset behind the CHANNEL_CLOSED at 30.1 s, and the connection ended at 40 s."""
+    """A client got an offset after the CHANNEL_CLOSED at 30.1 s, and the connection ended at 40 s."""
     case.record.ended = [Ended("w", 0, REMOTING, 40.0, "asked")]
     assert messages(case) == []
     case.record.entries.append(replace(read_entry(4, 35.0, None), worker="w", peer=REMOTING))

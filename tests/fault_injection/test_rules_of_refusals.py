@@ -39,7 +39,7 @@ def test_an_answer_with_another_error_than_a_refusal_is_a_violation(case: Case) 
 
 
 def test_a_refusal_without_a_fault_is_a_violation(case: Case) -> None:
-    """Nobody is refused because the fold is away, or long after the last fault."""
+    """No client is refused because the fold is away, or long after the last fault."""
     nothing = refused_read(code=None, error="TimeoutError")
     case.record.entries += [refused_read(), nothing, replace(put_entry(3, 13.0), code=503)]
     wanted = ["refused read, and no fault is the reason", "unanswered read, and no fault is the reason"]

@@ -40,7 +40,7 @@ def test_a_missing_rest_is_a_violation(case: Case) -> None:
 
 
 def test_a_kind_of_answer_that_was_never_checked_is_a_violation(case: Case) -> None:
-    """Every answer is there, and none can be told from a refusal."""
+    """Every answer is there, and none can be distinguished from a refusal."""
     case.record.entries = [
         replace(entry, code=503) if entry.operation.kind == "route" else entry for entry in case.record.entries * 10
     ]

@@ -63,7 +63,7 @@ def test_another_registration_than_was_sent(case: Case, more: dict[str, object])
 
 
 def test_a_change_that_goes_down_as_a_repetition(case: Case) -> None:
-    """Its topics are known to nobody, and they never come."""
+    """Its topics are unknown, and they never come."""
     whole = case.evidence.log[1]
     case.evidence.log[1] = registered(case, 2, topic_config_table=None)
     assert as_sent(case) == ["acknowledged 1 times, and 0 times on the log with what was not known"]
@@ -84,7 +84,7 @@ def test_a_log_in_another_order_than_the_answers_is_a_violation(case: Case) -> N
 
 
 def test_a_lost_oneway_request_is_a_violation_without_a_fault(case: Case) -> None:
-    """Whoever sends it is not answered; it is there all the same, unless a fault was near."""
+    """Its sender gets no answer. The event is there all the same, unless a fault was near."""
     beat = Operation("heartbeat", BROKER, one_way=True)
     case.record.entries += [
         Entry("w", "remoting", REMOTING, beat, 6.0, 6.0),
@@ -98,7 +98,7 @@ def test_a_lost_oneway_request_is_a_violation_without_a_fault(case: Case) -> Non
     assert in_order(case) == []
 
 
-# --- what nobody sent ---
+# --- events that no client sent ---
 
 
 def test_an_event_that_no_client_sent_is_a_violation(case: Case) -> None:

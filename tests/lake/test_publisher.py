@@ -226,7 +226,7 @@ def test_a_publisher_that_overwrites_a_commit_is_found(
 
 
 def _writes_beside_another(folder: Path) -> None:
-    """Somebody else writes a version of a table that a fold has open."""
+    """Another process writes a version of a table that a fold has open."""
     log = MemoryLog()
     one = Fold(log, folder / "lake")
     other = DeltaTable(str(folder / "lake" / "kvConfigTable"))

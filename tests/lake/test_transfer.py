@@ -29,7 +29,7 @@ URL = "s3://lake/whole"
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data directory with a log, whose tables are at `URL` in two epochs, with checkpoints and intervals."""
+    """A data directory with a log and tables at `URL` in two epochs, with checkpoints and intervals."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch, fake_s3(patch):
         log = open_log(f"sqlite://{folder}/events.db")

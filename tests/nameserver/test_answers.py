@@ -280,7 +280,7 @@ def really_held(limit: int) -> int:
 
 
 def test_one_client_cannot_evict_answers_that_others_use() -> None:
-    """Whoever asks for every topic in every dialect and zone, and for others that do not exist, in any number."""
+    """A client asks for every topic in every dialect and zone, and for others that do not exist, in any number."""
     answers, view = RouteAnswers(max_bytes=100_000), many_answers(2_000)
     for _ in range(3):
         view = apply(view, {})

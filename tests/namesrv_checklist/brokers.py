@@ -229,5 +229,5 @@ def nameserver_on_the_wire(
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for an effect that nobody answers, such as that of a lost connection."""
+    """Wait for an effect without an answer, such as that of a lost connection."""
     wait_until(condition, 30, "the effect", 0.005)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fold that takes a lake from another goes on with no checkpoint of its own, wherever it was cut off."""
+"""A fold that takes over a lake goes on with no checkpoint of its own, wherever the other one was interrupted."""
 
 from __future__ import annotations
 

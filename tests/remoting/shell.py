@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server with a handler that does as it is told, and a client, on either event loop."""
+"""A server with a handler that a test controls, and a client, on either event loop."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ECHO, LATE, CLOSE, ASK_BACK, REFUSE = 1, 2, 3, 4, 5
 
 
 class Peer:
-    """A server whose codes are ways to behave."""
+    """A server with a request code for each behaviour."""
 
     def __init__(self) -> None:
         self.server = RemotingServer(self)

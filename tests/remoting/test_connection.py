@@ -223,7 +223,7 @@ def test_a_byte_at_a_time_costs_no_more_than_the_bytes() -> None:
 
 
 def long_headers() -> dict[str, bytes]:
-    """Frames whose header nobody has a use for: by length, by fields, as either type."""
+    """Frames with useless headers: by length, by fields, as either type."""
     many = {f"n{number}": "1" for number in range(20_000)}
     value = {"namespace": "n", "key": "k", "value": "v" * HEADER_LIMIT_BYTES}
     numbers = b'{"code":100,"extFields":{' + b",".join(b'"n":1' for _ in range(50_000)) + b"}}"

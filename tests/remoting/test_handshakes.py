@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS handshakes take turns, address after address; who has begun too many is told so and closed."""
+"""TLS handshakes take turns, address after address. A client that has begun too many is refused and closed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from remoting.server.refusals import LOG_INTERVAL_S, Refusals
 
 def test_a_thousand_refusals_are_a_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    # The module's own clock, and nobody else's: event loops of other tests' servers live in this process.
+    # The module's own clock only: event loops of other tests' servers live in this process.
     monkeypatch.setattr(refusals, "time", SimpleNamespace(monotonic=lambda: now[0]))
     noted = Refusals("remoting")
     with capture_logs() as lines:

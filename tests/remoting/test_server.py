@@ -41,7 +41,7 @@ from tests.remoting.shell import (
 both_loops = pytest.mark.parametrize("loop", LOOPS)
 MIB = 1024 * 1024
 IDLE_S = 1.5
-"""A machine that stands still for a second makes nobody idle who has just connected."""
+"""A machine that stands still for a second makes no new connection idle."""
 
 
 def route(topic: str, opaque: int = 0, **more: object) -> RemotingCommand:
@@ -617,7 +617,7 @@ def test_the_largest_and_oldest_unfinished_frame_is_evicted_first() -> None:
 
 
 def test_while_memory_is_short_large_frames_become_whole_one_after_the_other() -> None:
-    """Forty at once are five times what may be held, and nobody is dropped."""
+    """Forty at once are five times what may be held, and no connection is dropped."""
 
     async def main() -> None:
         handler = Handler()

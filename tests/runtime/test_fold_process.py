@@ -55,7 +55,7 @@ def threads_of(pid: int) -> set[int]:
 
 @pytest.fixture(scope="module")
 def fold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
-    """A fold that has written a batch, started by somebody who has tokens."""
+    """A fold that has written a batch, started by a user with tokens."""
     folder = tmp_path_factory.mktemp("fold")
     with closing(SqliteLog(folder / "events.db")) as event_log:
         event_log.append([(routing_key(event), encode(event)) for event in (make.register(), make.put("n", "k"))])

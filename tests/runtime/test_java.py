@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Java Spark is started with, and what is said where there is none."""
+"""The Java that Spark starts with, and the message without one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process cannot do without: its death is told, and ends the process."""
+"""Tasks that a process cannot do without: their failure is logged, and ends the process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_end_of_any_other_thread_is_not_reported(told: Told) -> None:
 
 
 def test_threads_of_the_product_are_made_as_essential_or_named_here() -> None:
-    """Whoever makes another one decides: is it to be watched?"""
+    """The author of a new task decides whether it is watched."""
     found = {
         f"{path.relative_to(ROOT)}"
         for room in ("api", "lake", "pipelines", "runtime", "security", "remoting")
@@ -159,7 +159,7 @@ def test_a_gateway_exits_if_a_critical_thread_or_task_ends(
 
 
 class Keeper:
-    """One whose steps are due and fail."""
+    """A task with steps that are due and fail."""
 
     is_due = True
 

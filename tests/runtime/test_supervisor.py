@@ -99,7 +99,7 @@ def test_the_ready_line_names_what_does_not_run(
 
 
 def test_a_start_waits_for_the_children_of_a_killed_supervisor(tmp_path: Path) -> None:
-    """And for nobody else: not for those whose supervisor lives, nor for those of another data directory."""
+    """And for no others: neither for children of a living supervisor, nor for those of another data directory."""
     lives = "import os, sys; os.read(0, 1)"
     command = [sys.executable, "-c", lives, "cli.child", "--data-dir", str(tmp_path)]
     said: list[str] = []

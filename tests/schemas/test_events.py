@@ -88,7 +88,7 @@ def test_bytes_that_are_no_event_are_refused(data: bytes) -> None:
 
 
 def stating(size: int, content: bytes) -> bytes:
-    """A payload whose frame states another size than its content has (RFC 8878, 3.1.1: a size of four bytes)."""
+    """A payload with a frame that states another size than its content has (RFC 8878, 3.1.1: a size of four bytes)."""
     content_frame = zstandard.ZstdCompressor(write_content_size=False).compress(content)
     blocks = content_frame[zstandard.frame_header_size(content_frame) :]
     return b"\x01" + content_frame[:4] + b"\xa0" + struct.pack("<I", size) + blocks

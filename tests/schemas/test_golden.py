@@ -79,7 +79,7 @@ def test_a_gateway_on_the_data_answers_as_it_did(release: Path, data: Path) -> N
 
 
 def test_a_gateway_with_the_log_alone_answers_as_it_did(release: Path, data: Path, tmp_path: Path) -> None:
-    """The log is the truth: the tables can be made anew from it."""
+    """The log is the truth: the tables can be rebuilt from it."""
     with closing(SqliteLog(data / "events.db")) as log:
         Fold(log, tmp_path / "anew" / "lake").fold()
     (data / "lake").rename(tmp_path / "old lake")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in certificates have kinds: nobody is an admin by a name of another kind that reads the same."""
+"""Names in certificates have kinds: a name of another kind that reads the same makes no client an admin."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_names_and_their_kinds() -> None:
         certificate("CN=x", x509.UniformResourceIdentifier("spiffe://acme/ops/")),
         certificate("CN=x", x509.DNSName("ops@acme.example")),
         certificate("CN=x", x509.RFC822Name("OPS@acme.example")),
-        # A part that cannot be read makes the whole certificate nobody's.
+        # A part that cannot be read invalidates the whole certificate.
         certificate("CN=ops", extension=x509.UnrecognizedExtension(SAN_OID, b"\x30\x03\x82\x01\xff")),
         certificate("CN=ops", extension=x509.UnrecognizedExtension(SAN_OID, b"junk")),
     ],

@@ -231,7 +231,7 @@ WHOLE = """accounts:
 
 @pytest.mark.parametrize("end", range(len(WHOLE)))
 def test_the_first_part_of_a_file_is_not_taken(tmp_path: Path, end: int) -> None:
-    """Wherever it ends, and though half a file is YAML: nobody loses an account, and nobody's account loses its bounds."""
+    """Wherever it ends, and though half a file is YAML: no user loses an account, and no account loses its bounds."""
     file = tmp_path / "acl.yml"
     file.write_text(WHOLE)
     found = AccountsFile(file)

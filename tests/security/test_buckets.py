@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token buckets: never more than the burst and what flowed in; nobody's storm is anybody else's."""
+"""Token buckets: never more than the burst and what flowed in. A storm of one client costs no other client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from security.quotas import Buckets
 RATES = st.floats(0.01, 1000)
 BURSTS = st.floats(1, 1000)
 TAKES = st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 5), st.floats(0.01, 50)), max_size=60)
-"""Whose, how long after the one before, and how much."""
+"""The client, the time after the previous request, and the amount."""
 
 
 @given(RATES, BURSTS, TAKES)

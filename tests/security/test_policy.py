@@ -155,7 +155,7 @@ def test_notices_are_bounded() -> None:
 
 
 def test_a_flood_of_kinds_takes_nothing_from_another_share() -> None:
-    """A stranger makes up kinds without end; refusals that name an account are told nevertheless, all of them."""
+    """A stranger makes up kinds without end. Refusals that name an account are logged nevertheless, all of them."""
     notices: Notices[str] = Notices()
     told = {"stranger": 0, "account": 0}
     for second in range(600):

@@ -76,7 +76,7 @@ def test_a_suite_for_another_kind_of_key(pair: Pair) -> None:
 def test_clients_that_have_a_certificate_or_none(
     authority: Authority, pair: Pair, tmp_path: Path, auth: ClientAuth
 ) -> None:
-    """Over HTTP one is asked for at most: a probe has none. One that somebody else signed is nobody's."""
+    """Over HTTP a certificate is optional: a probe has none. A certificate of another authority identifies no client."""
     found = build(settings(pair, client_ca=authority.path, client_auth=auth))
     known = authority.client(authority.issue("client"))
     foreign = authority.client(Authority(tmp_path, "foreign").issue("client"))

@@ -166,7 +166,7 @@ def test_the_password_changes_with_the_key(authority: Authority, files: Pair, tm
 
 @pytest.mark.parametrize(("days", "words"), [(-1.0, "has expired"), (3.0, "expires soon days=3.0"), (30.0, "")])
 def test_expiry_is_said(authority: Authority, files: Pair, days: float, words: str) -> None:
-    """At the start and when it is renewed; it is taken all the same, as whoever has set no clock needs it."""
+    """At the start and at a renewal. It is used all the same: a machine without a set clock needs it."""
     put(files, authority.issue("dated", days=days))
     tls = tls_of(files)
     with capture_logs() as logs:

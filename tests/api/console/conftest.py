@@ -39,7 +39,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
             if number % IN_AN_EPOCH == 0:
                 lake.fold.wait_for(appended.offset)
         lake.fold.wait_for(appended.offset)
-        # The log's time stands still from here on: nobody expires, however long the pages take.
+        # The log's time stands still from here on, so no broker expires, however long the pages take.
         with lake.gateway(remoting_port=None, http_port=0) as gateway:
             yield gateway
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change in full beside its table: by keyboard, in the address, with what else the same client changed."""
+"""A change in full next to its table: by keyboard, in the address, with the other changes of the same client."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever logs in to the console of a protected gateway, over TLS, in a real Chromium."""
+"""A user logs in to the console of a protected gateway, over TLS, in a real Chromium."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def writer(tmp_path: Path) -> LakeWriter:
 
 
 def test_a_step_reports_the_changes_that_lead_to_the_view(writer: LakeWriter) -> None:
-    """Before it is there; nothing is told of one that is loaded as a whole."""
+    """The subscriber comes first. A view that is loaded as a whole announces no changes."""
     told: list[Any] = []
     follower = Follower(str(writer.path), lambda view, outcomes: told.append(view.epoch), on_changes=told.append)
     writer.commit(row(4))
@@ -208,7 +208,7 @@ def test_maintenance_between_epochs_needs_no_reload(writer: LakeWriter) -> None:
     assert (follower.view.epoch, follower.reloads, follower.errors) == (writer.epoch, 1, 0)
 
 
-# --- what cannot be followed is loaded anew ---
+# --- epochs that cannot be followed are loaded as a whole ---
 
 
 def test_a_vacuumed_feed_means_a_reload(writer: LakeWriter) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large registrations are read in a process of their own: they say the same, and nobody waits for one that is gone."""
+"""Large registrations are decoded in a process of their own, with equal results. A dead process delays no request."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_addresses_take_turns() -> None:
 
 
 def test_an_invalid_body_is_charged_by_its_inflated_size(tmp_path: Path) -> None:
-    """So nobody keeps the reader busy for nothing; honest ones are given back what reading counted."""
+    """So no client keeps the reader busy for nothing. Valid registrations get back what reading them counted."""
     with (
         LocalLake(tmp_path, folds=False) as lake,
         lake.gateway(quotas=Quotas(broker_mb_per_h=Rate(1, 20))) as gateway,

@@ -36,7 +36,7 @@ def over_tcp(gateway: LocalGateway) -> Iterator[httpx.Client]:
 
 
 def over_http(counter: int) -> dict[str, Any]:
-    """A registration whose topic has as many queues as it has changed."""
+    """A registration. Its topic has as many queues as it has changed."""
     return broker("broker-h", host=9, counter=counter, topics={"orders": counter, "other": 1})
 
 
@@ -131,7 +131,7 @@ QUESTIONS = (
 
 
 def kept_by(client: httpx.Client, writes: int, begin: int = 0) -> dict[str, str]:
-    """What a client may keep: each token beside the question that it goes into. After so many writes."""
+    """The tokens that a client may keep, each with the request that it goes into, after some writes."""
     client.post("/v1/brokers/register", json=broker("broker-i", host=8, topics={"orders": 99, "other": 7}))
     for counter in range(begin + 1, begin + 1 + writes):
         written = client.post("/v1/brokers/register", json=over_http(counter)).raise_for_status()

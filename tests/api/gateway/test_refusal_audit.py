@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who was refused is in the history, and whoever is refused often does not fill it."""
+"""A refusal is in the history with its client, and a client that is refused often does not fill the history."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def rows(lake: LocalLake) -> list[dict[str, Any]]:
 
 
 def test_many_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand refusals of a kind are two events: the first, and, a while later, how many there were besides."""
+    """A thousand refusals of a kind are two events: the first one and, after a while, the number of the others."""
     monkeypatch.setattr("security.notices.INTERVAL_S", 3.0)
     with (
         LocalLake(tmp_path, folds=False) as lake,

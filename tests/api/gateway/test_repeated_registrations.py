@@ -137,7 +137,7 @@ def test_another_connection_is_known_and_speaks_for_itself(
         channels = [event.channel for event in events(lake) if isinstance(event, RegisterBroker)]
     assert len(decoded) == 1
     assert channels[0] == channels[3] != channels[1] == channels[2]
-    # The last one who said it holds the broker: the other's loss is none.
+    # The last connection that registered the broker holds it. The loss of the other one changes nothing.
     assert has_route(client, T1)
 
 

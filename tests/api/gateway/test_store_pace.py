@@ -71,7 +71,7 @@ def test_an_announcement_that_is_lost_costs_one_slow_look() -> None:
     hour.pace.expect(11, hour.shown, hour.now_s)
     assert hour.looks(11) == 1
     hour.shown = 11
-    assert hour.looks(50) == 0  # and what nobody knew of, a minute
+    assert hour.looks(50) == 0  # and epochs without a notification, once a minute
     assert hour.looks(11) == 1
 
 

@@ -74,7 +74,7 @@ def unreadable(*_: Any) -> Any:
 
 
 def register_slaves(slaves: RemotingClient) -> None:
-    """A group without a master, whose first slave brought topics that may still be written to."""
+    """A group without a master. Its first slave brought topics that may still be written to."""
     slaves.call(register(A, ADDR2, 1, acting=False).request())
     slaves.call(register(A, ADDR3, 2, acting=True).request())
 
@@ -98,7 +98,7 @@ def test_the_outcome_is_the_rules_own(tmp_path: Path, event: AnyEvent, verdict: 
 
 
 def test_a_write_that_the_live_view_does_not_show_in_time_is_durable(tmp_path: Path) -> None:
-    """The log takes what is written and cannot be read, and something that somebody else wrote came before."""
+    """The event log takes writes and cannot be read, and a write of another gateway came before."""
     with (
         LocalLake(tmp_path, folds=False) as lake,
         lake.gateway(live_view_wait_s=0.05, clock_interval_s=3600.0) as local,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who waits for a view to come to an offset, and who is told that it is another one."""
+"""Requests that wait for a view to reach an offset, and callbacks for each new view."""
 
 from __future__ import annotations
 

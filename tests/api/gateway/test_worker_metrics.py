@@ -78,7 +78,7 @@ async def _scraped(folder: Path) -> list[bytes]:
     both = [await one.text() for one in workers]
     await workers[1].stop()
     alone = await workers[0].text()
-    (folder / "2").touch()  # as after SIGKILL: something is there, nobody listens
+    (folder / "2").touch()  # as after SIGKILL: the socket file is there, and no process listens
     dead = await workers[0].text()
     again = worker(folder, "2", "2 again")
     await again.start()

@@ -23,7 +23,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
 
 @pytest.fixture(scope="module")
 def unfolded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
-    """A gateway whose log only moves when something is accepted; nothing folds it."""
+    """A gateway with a log that moves only when an event is accepted. No fold runs."""
     api = HttpApi(tmp_path_factory.mktemp("unfolded"), fold=False, clock_interval_s=3600.0)
     yield api
     api.close()
@@ -45,7 +45,7 @@ def make_api(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
-    """A gateway whose view moves only when a test writes. The refused requests of one test use up no quota of the next."""
+    """A gateway with a view that moves only when a test writes. Refused requests of one test use no quota of the next."""
     quotas = Quotas(refused_proofs_per_min=None)
     api = HttpApi(tmp_path_factory.mktemp("quiet"), clock_interval_s=3600.0, quotas=quotas)
     assert api.register(broker()).json()["visible"]

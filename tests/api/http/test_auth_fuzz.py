@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever stands in Authorization: nobody gets in by accident, and both paths say the same."""
+"""Any value of Authorization: no client gets in by accident, and both paths answer alike."""
 
 from __future__ import annotations
 

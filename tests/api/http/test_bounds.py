@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever holds most goes first: scenes of one address that takes what it can, with an honest one beside it.
+"""The connection that holds most is closed first: one address takes all it can, next to an honest one.
 
 The attacker's address is 127.0.0.66, the honest one's 127.0.0.1; sockets and server are real.
 """

@@ -121,7 +121,7 @@ def test_an_event_for_each_epoch(live: LiveRoutelake) -> None:
 
 
 def test_an_epoch_of_times_of_heartbeats_alone_is_told_at_once(tmp_path: Path, monkeypatch: Any) -> None:
-    """Found by torture: it was told with the next one that changed more, which a full disk may hold back."""
+    """Found by torture: the epoch was sent together with the next one that changed more, which a full disk may delay."""
     monkeypatch.setattr(events, "QUIET_S", 3600.0)
     live = LiveRoutelake(tmp_path, liveness_interval_s=0.0)
     try:
@@ -207,7 +207,7 @@ async def serve(hub: events.EventHub, address: str, after: EpochMark | None, sen
 
 @pytest.mark.timeout(60)
 def test_a_lake_that_takes_anothers_place_keeps_nobody_busy() -> None:
-    """Whoever comes with the newest epoch of the old one, before anybody has noticed, waits and is told."""
+    """A subscriber with the newest epoch of the old lake, before the gateway has noticed the new one, waits for events."""
 
     async def play() -> None:
         newest = mark(7)

@@ -108,7 +108,7 @@ def test_a_fresh_copy_is_not_sent_again(quiet: HttpApi) -> None:
 
 
 def test_the_first_of_several_requests_in_one_segment_is_answered_at_once(quiet: HttpApi) -> None:
-    """The others wait in line with other connections: whoever sends thousands at a time keeps nobody waiting."""
+    """The others take turns with other connections: a client that sends thousands at a time delays no other client."""
     fast, plain = wires(quiet)
     said = [get(), get() * 20, get() + b"GET /v1", b"/topics HTTP/1.1\r\nHost: a\r\n\r\n", get()]
     assert exchange(quiet, fast, said) == exchange(quiet, plain, said)

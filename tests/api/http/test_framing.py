@@ -36,7 +36,7 @@ def exchange(api: HttpApi, front: Executed, segments: Sequence[bytes], *, waitin
 
     async def settle(connection: Connection) -> None:
         turns = 0
-        while turns < 5:  # as many as it takes to bring a part of a body to whoever waits for it
+        while turns < 5:  # as many turns as it takes to bring a part of a body to its reader
             await asyncio.sleep(0)
             tasks = connection.state.tasks
             turns = turns + 1 if len(tasks) <= front.waiting else 0
@@ -178,7 +178,7 @@ def test_the_target_counts_instead_of_the_host_header(quiet: HttpApi, executed: 
 
 
 def test_the_strict_reading_against_h11() -> None:
-    """Two parsers that nobody here wrote together agree on what the strict one takes."""
+    """Two independent parsers agree with the strict one on what it accepts."""
     compared = 0
     for name, data in CORPUS.items():
         expected = read_stream(data)

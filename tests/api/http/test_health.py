@@ -20,7 +20,7 @@ from dev.support.loops import until
 
 
 def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyAnswer:
-    """What /readyz?strict says: its status, and /readyz's beside it, are those expected."""
+    """Check the status of /readyz?strict, and that of /readyz."""
     assert api.get("/readyz").status_code == lenient
     answer = api.get("/readyz?strict")
     assert answer.status_code == strict, answer.text
@@ -85,7 +85,7 @@ def test_a_log_that_refuses_appends_takes_no_gateway_out(make_api: Any) -> None:
 
 
 def test_a_gateway_that_holds_its_routes_back_is_not_ready(make_api: Any) -> None:
-    """Clients would be told that there are none."""
+    """Else clients would get the answer that there are no topics."""
     api: HttpApi = make_api(need_wait_for_service=True, wait_seconds_for_service=3_600)
     until(lambda: api.get("/readyz").json()["checks"]["fold"]["ok"])
     assert "needWaitForService" in str(reasons(ready(api, 503, lenient=503))["view"])

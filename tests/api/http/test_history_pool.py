@@ -20,7 +20,7 @@ KINDS = ("changes", "diff", "timeline", "blame", "report", "epochs", "past", "ro
 
 
 def test_a_question_that_no_thread_has_taken_yet_is_told_that_the_gateway_stops() -> None:
-    """And not cancelled, which nobody up there expects: it was answered with 500, and a traceback in the log."""
+    """And not as a cancellation, which its callers do not expect: the answer was 500, with a traceback in the log."""
 
     async def scene() -> Any:
         gate = threading.Event()
@@ -41,7 +41,7 @@ def test_a_question_that_no_thread_has_taken_yet_is_told_that_the_gateway_stops(
 
 
 class Crowd:
-    """A pool of one thread, which waits; then whoever asks waits, too."""
+    """A pool of one thread, which is busy: the next request waits."""
 
     def __init__(self, queue: int) -> None:
         self.gate = threading.Event()

@@ -169,7 +169,7 @@ def test_a_write_is_seen_at_the_head_at_once_and_in_the_tables_when_they_have_it
 
 
 def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
-    """A record that somebody else wrote comes before, and cannot be read."""
+    """A record of another writer comes before, and cannot be read."""
     api: HttpApi = make_api(fold=False, clock_interval_s=3600.0, live_view_wait_s=0.05)
     reader = api.gateway.replica._reader
     with pytest.MonkeyPatch.context() as patch:

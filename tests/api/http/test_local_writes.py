@@ -231,7 +231,7 @@ def test_ports_of_others_are_not_taken_for_the_senders() -> None:
 
 
 def test_a_program_that_waits_for_its_own_is_no_proxy(gateway: LocalGateway) -> None:
-    """A debugger's port on a loopback address, to which nobody is connected; beyond this machine it may be a proxy."""
+    """A debugger's port on a loopback address, without connections. A port that other machines reach may be a proxy's."""
     for host, status in (("127.0.0.1", 200), ("0.0.0.0", 403)):
         script = f"""
 import http.client, socket

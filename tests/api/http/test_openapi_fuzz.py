@@ -93,7 +93,7 @@ def ask(operation: Any, user: str, examples: int, number: int, seen: Counter[int
     )
     @given(case=operation.as_strategy())
     def one(case: Any) -> None:
-        response = case.call(headers=bearer(user), timeout=120)  # a read may be told to wait for 30 s
+        response = case.call(headers=bearer(user), timeout=120)  # a read may ask to wait for 30 s
         seen[response.status_code] += 1
         assert response.status_code < 500 or response.status_code == 503, response.text
         if not user and OPERATIONS[name_of(operation)] is not None:

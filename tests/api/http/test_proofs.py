@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever guesses tokens has to wait; and what costs much is bounded before anybody is asked."""
+"""A client that guesses tokens has to wait, and costly checks are bounded before authentication."""
 
 from __future__ import annotations
 

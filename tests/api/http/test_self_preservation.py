@@ -83,7 +83,7 @@ class Cluster:
 
 @pytest.fixture
 def cut(make_api: Any) -> Cluster:
-    """A minute and a half after all but the first fell silent."""
+    """Ninety seconds after the last heartbeat of all brokers but the first."""
     cluster = Cluster(make_api, self_preservation_percent=15)
     cluster.talking = {0}
     cluster.pass_(100)
@@ -232,7 +232,7 @@ def test_where_the_log_stands_still_nobody_is_called_silent(cut: Cluster) -> Non
 
 
 def test_clock_alone_moves_the_time(cut: Cluster) -> None:
-    """Nobody talks, and the log moves all the same."""
+    """No client sends anything, and the log moves all the same."""
     cut.talking = set()
     cut.pass_(200, 100)
     assert cut.routed == set(range(BROKERS))

@@ -24,7 +24,7 @@ from schemas.errors import SetupError
 
 SMALL = HttpSettings(linger_s=0.2, max_header_bytes=8192, max_body_bytes=100_000)
 HURRIED = replace(SMALL, header_timeout_s=2.0, body_timeout_s=0.3)
-"""A machine that stands still for a second makes nobody slow who has just connected."""
+"""A machine that stands still for a second closes no connection that has just been made."""
 
 WITHIN_S = 10.0
 """In which a time limit of `HURRIED` must have ended what would go on for twice as long."""
@@ -193,7 +193,7 @@ def test_a_chunked_body_without_end(server: Server) -> None:  # [29]
             sent += len(chunk)
         assert kind(first_answer(connection)) == "too-large"
         assert sent < 10_000_000
-        # Whoever goes on sending is cut off.
+        # A client that continues to send is disconnected.
         with pytest.raises(OSError):
             deadline = time.monotonic() + 60
             while time.monotonic() < deadline:

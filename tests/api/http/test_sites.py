@@ -43,7 +43,7 @@ PASSING: dict[str, dict[str, str]] = {
     "behind TLS": {"origin": "https://10.0.0.1", "host": "10.0.0.1:443"},
 }
 SESSION = "/console/session"
-"""Of the console: writes nothing onto the log, and begins for nobody whose token is not known."""
+"""Of the console: such a request writes nothing to the log, and starts nothing without a known token."""
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/brokers/register": broker("sites", host=77),
     "/v1/brokers/heartbeat": {"clusterName": "c1", "brokerName": "sites", "brokerAddr": "10.0.0.77:10911"},
@@ -85,7 +85,7 @@ def test_no_endpoint_takes_a_write_from_another_site(unfolded: HttpApi) -> None:
     for headers in CROSS_SITE.values():
         for method, path in writing:
             assert problem(send(unfolded, method, path, headers), 403, "cross-site")["code"] == 16
-    for method in ("PATCH", "PROPFIND", "post", "X"):  # nor what nobody has thought of yet
+    for method in ("PATCH", "PROPFIND", "post", "X"):  # nor methods that are not yet known
         problem(unfolded.send(method, "/v1/not-yet", headers=CROSS_SITE["cross-site"]), 403, "cross-site")
     assert unfolded.written_since(before) == []
     for method, path in writing:
@@ -130,7 +130,7 @@ def test_a_name_bent_to_this_machine_neither_reads_nor_writes(make_api: Any) -> 
             problem(api.delete("/v1/topics/orders", headers=page), 401, "unauthorized")
         else:
             problem(api.delete("/v1/topics/orders", headers=page), 403, "unknown-host")
-    # A browser elsewhere in the network, and something that is none.
+    # A browser elsewhere in the network, and a program that is no browser.
     api = make_api(fold=False, http=HttpSettings(anonymous_writes=True))
     problem(api.delete("/v1/topics/orders", headers=page, peer=FAR), 403, "unknown-host")
     assert api.delete("/v1/topics/orders", headers=bent, peer=FAR).status_code == 200
@@ -146,7 +146,7 @@ def test_names_of_this_machine_may_read_and_write(unfolded: HttpApi, host: str) 
 
 
 def test_the_name_with_its_domain_is_the_machines_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resolver that is slow to say so holds up nobody."""
+    """A slow resolver delays no request."""
     answers = threading.Event()
 
     def getfqdn() -> str:
@@ -171,7 +171,7 @@ def test_trusted_hosts_may_read(make_api: Any) -> None:
 
 
 def test_with_trusted_hosts_reads_from_everywhere_name_one(make_api: Any) -> None:
-    """Or a page whose name was bent to an address of an intranet reads there."""
+    """Or a page of another site reads there, with its host name pointed to an address of an intranet."""
     trusted = HttpSettings(trusted_hosts=frozenset({"routes.example"}))
     api: HttpApi = make_api(fold=False, http=trusted)
     for path in ("/v1/topics", "/v1/topics/orders/route", "/metrics", "/docs", "/console/", "/rocketmq/nsaddr"):

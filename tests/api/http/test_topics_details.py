@@ -50,7 +50,7 @@ def test_topics_with_details_now_and_then(tmp_path: Path) -> None:
 
 
 def test_names_and_sums_are_of_one_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many names are sorted beside the loop; meanwhile one of the topics goes."""
+    """So many names are sorted outside the event loop. Meanwhile one of the topics is deleted."""
     api = HttpApi(tmp_path, fold=False)
     try:
         assert api.register(broker(topics=[f"t{number:06}" for number in range(10_050)])).is_success

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is woken when a view moves: those whose topic may have another route, some at a time."""
+"""Requests that wake when a view moves: those for topics with another route, some at a time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables beside a head, without Delta: the fold's shard, what the writer keeps back, and the follower's steps."""
+"""The tables of a live view, without Delta: the fold's shard, the writer's state, and the follower's steps."""
 
 from __future__ import annotations
 

@@ -370,7 +370,7 @@ def test_a_row_is_told_again_when_it_changes_again() -> None:
     head, tables = begun()
 
     def step(**parts: Any) -> dict[str, int]:
-        """What is told of an epoch after a heartbeat."""
+        """The announcement of an epoch after a heartbeat."""
         record = record_of(make.heartbeat("b:1"), place(head))
         head.take(record)
         epoch = tables.fold([record], always=True)

@@ -43,7 +43,7 @@ WAIT_S = 20.0
 
 
 class Log:
-    """A log whose reader can be made to fail."""
+    """A log with a reader that can be made to fail."""
 
     def __init__(self) -> None:
         self.log = MemoryLog()
@@ -71,7 +71,7 @@ class Log:
 
 
 class Scene:
-    """A head over a log, beside tables that are folded when the test says so."""
+    """A live view over a log, with tables that are folded when the test wants."""
 
     def __init__(self) -> None:
         self.log, self.tables = Log(), Tables()
@@ -167,7 +167,7 @@ def test_a_log_that_lacks_the_next_record(scene: Scene) -> None:
 
 
 def test_a_log_that_lacks_what_the_tables_do_not_have_yet() -> None:
-    """At the start that is an error: nobody knows what is missing."""
+    """At the start that is an error, as the missing part is not known."""
     scene = Scene()
     scene.log.put(make.register("b:1"), make.put("n", "k", "1"))
     scene.log.cut_before = 2
@@ -210,7 +210,7 @@ def test_a_log_that_cannot_be_read_while_the_tables_go_on(scene: Scene) -> None:
 
 
 def test_tables_that_are_ahead_of_the_logs_reader(scene: Scene) -> None:
-    """The head begins anew from them; that epoch was not compared."""
+    """The live view starts again from the tables. That epoch was not compared."""
     scene.log.hides_from = 4
     scene.log.put(make.put("n", "k", "3"))
     scene.fold()
@@ -220,7 +220,7 @@ def test_tables_that_are_ahead_of_the_logs_reader(scene: Scene) -> None:
 
 
 def test_tables_that_go_back(scene: Scene) -> None:
-    """Somebody restored a backup: the head begins anew from it."""
+    """An operator restored a backup: the live view starts again from it."""
     first = scene.tables.view
     scene.fold()
     wait_until(lambda: scene.head.checks.compared == 2, WAIT_S, "the epoch to be compared")
@@ -331,7 +331,7 @@ def test_a_defect_of_the_writer(
     table: str,
     rows: int,
 ) -> None:
-    """It is found in its epoch, told wherever somebody looks, and answers stay those of the event log."""
+    """The difference is found in its epoch and shown in every report, and answers stay those of the event log."""
     with (
         pytest.raises(AssertionError, match=table) as told,
         live_view(tmp_path) as (lake, gateway),

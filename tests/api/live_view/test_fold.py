@@ -48,7 +48,7 @@ def view_at(records: Sequence[LogRecord]) -> RouteView:
 
 
 def is_command(record: LogRecord, now_ms: int) -> bool:
-    """Whether somebody may wait for what becomes of it. A RESUME that came in time is no command."""
+    """Whether a client may wait for the outcome. A RESUME that came in time is no command."""
     try:
         event = read_event(record)
     except EventDecodeError:

@@ -99,7 +99,7 @@ def test_with_a_fold_that_comes_and_goes(tmp_path: Path) -> None:
 
 
 def test_another_gateways_events_are_folded_while_one_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables that are read after the log's end was asked for hold more than it: nothing was cut off."""
+    """Tables that are read after the log's end was asked for hold more than it: nothing is missing."""
     log = open_log(f"sqlite://{tmp_path / 'events.db'}")
     first = _append(log, make.register("b:1"))
     read_tables = Gateway._first_view

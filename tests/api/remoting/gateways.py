@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gateway that asks who somebody is."""
+"""A gateway that authenticates its clients."""
 
 from __future__ import annotations
 

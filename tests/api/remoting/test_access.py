@@ -55,7 +55,7 @@ def test_the_remark_names_the_missing_role(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_the_fast_lane_is_judged(tmp_path: Path, binary: bool) -> None:
-    """A header that came before is recognised by its bytes, from whoever it comes; its judgement may be another."""
+    """The gateway recognises an earlier header by its bytes, from any client. The decision for this client may differ."""
     with (
         a_gateway(tmp_path) as (gateway, _),
         gateway.connect(binary=binary) as client,
@@ -74,7 +74,7 @@ def test_the_fast_lane_is_judged(tmp_path: Path, binary: bool) -> None:
 
 
 def test_every_request_that_is_answered_by_every_role(tmp_path: Path) -> None:
-    """A handler without a row is nobody's; `tests/security/test_policy.py` has the rows and the modes."""
+    """A handler without a row is not allowed to any role. `tests/security/test_policy.py` has the rows and the modes."""
     with a_gateway(tmp_path) as (gateway, client):
         assert set(gateway.parts.handler._handlers) == set(NEEDED)
         for code, needed in NEEDED.items():

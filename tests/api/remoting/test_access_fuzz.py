@@ -54,7 +54,7 @@ VALUES = ["", "null", "0", "-1", "true", T1, A, B, "cluster-a", "10.0.0.2:10911"
 HEARTBEAT = Request(codes.BROKER_HEARTBEAT, who(B, "10.0.0.2:10911"))
 _HANGS_S = 20.0
 _HEARTBEAT_S = 10.0
-"""Whoever says nothing for two minutes is closed, and expires."""
+"""A silent client is closed after two minutes, and its broker expires."""
 
 
 def frame(request: Request, rng: Random) -> bytes:
@@ -83,7 +83,7 @@ def attack(rng: Random) -> bytes:
             if not data:
                 break
         return bytes(data)
-    if kind == 2:  # a proof that is none
+    if kind == 2:  # no proof at all
         ext = {rng.choice(NAMES): rng.choice(VALUES) for _ in range(rng.randrange(8))}
         if rng.random() < 0.5:
             ext["AccessKey"] = rng.choice([*SECRETS, "who", ""])
@@ -98,7 +98,7 @@ def attack(rng: Random) -> bytes:
 
 
 def broken(records: bytes, rng: Random) -> bytes:
-    """Records of TLS, changed, cut off, or given twice."""
+    """Records of TLS: changed, truncated, or sent twice."""
     data = bytearray(records)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(data) + 1)
@@ -157,7 +157,7 @@ def through_tls(peer: socket.socket, data: bytes, context: ssl.SSLContext, *, br
 
 
 def foreign(event: events.AnyEvent) -> bool:
-    """Whether nobody but an admin, or another broker, may have caused it."""
+    """Whether only an admin or another broker may have caused it."""
     match event:
         case events.AccessRefused() | events.Clock() | events.Resume():
             return False
@@ -170,7 +170,7 @@ def foreign(event: events.AnyEvent) -> bool:
 
 
 def is_its_own(event: events.AnyEvent) -> bool:
-    """Whether it is what the other broker, whose key nobody has heard, says of itself."""
+    """Whether it is a registration of the other broker, with a key that no client has seen."""
     return isinstance(event, events.BrokerHeartbeat) and event.broker_name == B and event.actor.user == "broker"
 
 

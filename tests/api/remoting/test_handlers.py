@@ -12,7 +12,7 @@ from tests.examples.parts import ADDR1, A, register, unregister
 
 
 def test_a_broker_is_bound_as_long_as_a_connection_has_it(tmp_path: Path) -> None:
-    """Who is told of a smallest brokerId: without going through all the connections that there are."""
+    """Receivers of a smallest brokerId: found without a search through all connections."""
     with LocalLake(tmp_path, folds=False) as lake, lake.gateway() as gateway:
         handler = gateway.parts.handler
         one, other = gateway.connect(), gateway.connect()

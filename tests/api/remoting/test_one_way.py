@@ -89,7 +89,7 @@ def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path, monkey
 
         refused_within(4.0)
         refused_within(4.0)
-        # Brokers of today wait until the NameServer has answered: nobody waits for theirs.
+        # Brokers of 5.x wait until the NameServer has answered. Their registrations delay no request.
         with monkeypatch.context() as patch:
             patch.setattr(gateway.gateway.replica, "_round", lambda _: None)
             patch.setattr(gateway.parts.handler._registrations, "settled", None)

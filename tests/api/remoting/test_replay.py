@@ -92,7 +92,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @contextmanager
 def encrypted(folder: Path, authority: Authority, **more: Any) -> Iterator[tuple[LocalGateway, RemotingClient, Pair]]:
-    """A gateway with accounts and a route, somebody who is connected through TLS, and the admin's certificate."""
+    """A gateway with accounts and a route, a client that is connected through TLS, and the admin's certificate."""
     pair = authority.issue()
     tls = Tls(
         TlsSettings(TlsMode.PERMISSIVE, pair.cert, pair.key, client_ca=authority.path, client_auth=ClientAuth.OPTIONAL)
@@ -106,7 +106,7 @@ def encrypted(folder: Path, authority: Authority, **more: Any) -> Iterator[tuple
 
 
 def cuts(text: str, names: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Fields of these names whose values, in the order of the names, are this text."""
+    """Fields of these names. Their values, in the order of the names, are this text."""
     for places in itertools.combinations_with_replacement(range(len(text) + 1), max(0, len(names) - 1)):
         edges = (0, *places, len(text))
         yield {name: text[start:end] for name, start, end in zip(names, edges, edges[1:], strict=False)}
@@ -230,7 +230,7 @@ def test_a_brokers_signature_takes_no_fields_of_other_names(tmp_path: Path, more
 def test_a_brokers_signature_counts_through_tls_alone_where_there_is_a_certificate(
     tmp_path: Path, authority: Authority
 ) -> None:
-    """Cut anew, a heard heartbeat of 10.0.0.1:10911, brokerId 0, is one of 10.0.0.1:1091, brokerId 10."""
+    """Split in another place, a recorded heartbeat of 10.0.0.1:10911, brokerId 0, is one of 10.0.0.1:1091, brokerId 10."""
     with encrypted(tmp_path, authority, require_tls=True) as (gateway, peer, _), gateway.connect() as listener:
         heard = sign(BROKER_HEARD, "brk", "of-broker")
         assert peer.call(heard).code == codes.SUCCESS

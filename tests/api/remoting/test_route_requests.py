@@ -38,7 +38,7 @@ REPLY = EncodedReply(response())
 
 
 def with_reply(query: RouteRequest) -> EncodedReply:
-    """Somebody has the topic."""
+    """A broker has the topic."""
     query.reply = REPLY
     return REPLY
 
@@ -318,7 +318,7 @@ def test_with_a_shared_cache_every_header_reads_as_if_decoded(headers: list[tupl
 
 
 def test_a_move_of_the_view_costs_what_was_asked_since_the_one_before() -> None:
-    """Whoever makes the gateway remember 50,000 headers makes no later move dearer."""
+    """A client that makes the gateway remember 50,000 headers makes no later move slower."""
     asked = []
 
     def answer(query: RouteRequest) -> EncodedReply:

@@ -27,7 +27,7 @@ def addr(number: int) -> str:
 
 @contextmanager
 def brokers(folder: Path, now_ms: list[int], **settings: Any) -> Iterator[tuple[LocalGateway, list[RemotingClient]]]:
-    """Brokers, each on a connection of its own, and a log whose time the test moves."""
+    """Brokers, each on a connection of its own, and a log with a time that the test moves."""
     with (
         LocalLake(folder, clock=lambda: now_ms[0]) as lake,
         lake.gateway(clock_interval_s=0.02, preservation_interval_s=0.01, **settings) as gateway,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of topics: in order, made once for all who ask, and beside the loop where there are many."""
+"""Lists of topics: sorted, made once for all clients, and outside the event loop if they are long."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics that nobody has: asked for again and again, without end, and of any length."""
+"""Unknown topics: asked for again and again, without end, and of any length."""
 
 from __future__ import annotations
 

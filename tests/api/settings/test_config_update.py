@@ -95,7 +95,7 @@ def test_a_change_takes_effect_at_once(client: RemotingClient) -> None:
 
 @pytest.mark.parametrize("name", ["listenPort", "needWaitForService", "clusterTest", "serverWorkerThreads"])
 def test_what_is_not_on_the_allow_list_is_refused_and_nothing_is_applied(client: RemotingClient, name: str) -> None:
-    """RocketMQ says OK here, and sets the field for nobody to read, or for harm."""
+    """RocketMQ answers OK here. It sets a field that no code reads, or one that does harm."""
     before = config_of(client)
     answer = update(client, f"enableTopicList=false\n{name}=1".encode())
     assert answer.code == codes.NO_PERMISSION

@@ -52,7 +52,7 @@ async def answer_too_late(request: RemotingCommand) -> RemotingCommand:
 
 
 def start_fleet(recorder: Recorder, behaviours: Sequence[Behaviour | None]) -> Fleet:
-    """Start one broker for each behaviour, None for an address where nobody listens."""
+    """Start one broker for each behaviour, None for an address without a listener."""
     brokers = {}
     for at, behaviour in enumerate(behaviours):
         name = f"broker-{at:02}"

@@ -26,7 +26,7 @@ HEART_BEAT, UNREGISTER_CLIENT = 34, 35
 
 
 def belongs_to_command(request: Recorded) -> bool:
-    """Whether a request is the command's own, not that of the client instance that mqadmin starts beside it."""
+    """Whether a request is the command's own, not that of the client instance that mqadmin also starts."""
     return request.code not in (HEART_BEAT, UNREGISTER_CLIENT)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock brokers and NameServers 5.5.0, and a routelake beside them, managed and compared by `routelake admin`."""
+"""Stock brokers and NameServers 5.5.0, and a routelake, managed and compared by `routelake admin`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ COMMANDS = [
     "updateNamesrvConfig -k clusterTest -v false",
     "deleteTopic -c DefaultCluster -t orders",
 ]
-"""In turn, by the one and by the other. Each leaves what the next one needs, whoever ran last."""
+"""Both tools in turn. Each command leaves what the next one needs, with either tool."""
 
 DELETES = {
     "updateOrderConf -t orders -m delete": 101,

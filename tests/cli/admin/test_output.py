@@ -80,7 +80,7 @@ def test_cluster_list_again_and_again(world: Recorder, monkeypatch: pytest.Monke
     real_sleep = asyncio.sleep
 
     async def sleep(seconds: float) -> None:
-        if seconds != 7:  # somebody else's: the module is everybody's
+        if seconds != 7:  # the module is shared by all tests
             await real_sleep(seconds)
             return
         slept.append(seconds)

@@ -30,7 +30,7 @@ TIMEOUT_S = 120.0
 
 
 class Namesrv:
-    """One of them; it can be told to be slow or to refuse."""
+    """A NameServer that can be slow or refuse."""
 
     def __init__(self) -> None:
         self.model = NameServerModel()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stock NameServer, broker and mqadmin 5.5.0 beside a Python broker agent."""
+"""The stock NameServer, broker and mqadmin 5.5.0 with a Python broker agent."""
 
 from __future__ import annotations
 

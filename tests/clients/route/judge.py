@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RocketMQ's own client 5.5.0 as a judge: its classes in a JVM, called from here.
 
-The JVM runs py4j's gateway, which PySpark brings along, beside the pinned RocketMQ jars; nothing is compiled.
+The JVM runs py4j's gateway, which PySpark brings along, with the pinned RocketMQ jars; nothing is compiled.
 """
 
 from __future__ import annotations

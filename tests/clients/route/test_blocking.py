@@ -65,7 +65,7 @@ def test_a_listener_may_ask_the_client(client: BlockingRouteClient, lake: LiveRo
     def fail(change: RouteChange) -> None:
         raise ValueError("boom")
 
-    client.listen(fail, "listen")  # disturbs nobody
+    client.listen(fail, "listen")  # without an effect
     end = client.listen(listener, "listen")
     client.route("listen")
     assert heard.wait(60)

@@ -28,7 +28,7 @@ from schemas.errors import SetupError, UnavailableError
 TBW102 = route([row("a", read=8, write=8, perm=7), row("b", read=2, write=8, perm=7)])
 
 NO_ANSWER_S = 30.0
-"""No test but that of a timeout waits for it, and whoever answers does so before."""
+"""Only the test of a timeout waits for it. Servers of the other tests answer before."""
 
 Work = Callable[[RouteClient, list[ToldNameServer]], Awaitable[None]]
 

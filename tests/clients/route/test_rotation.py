@@ -38,7 +38,7 @@ def test_the_one_that_fails_is_left_alone_and_the_next_one_chosen() -> None:
     assert known.candidates(0) == [second, third, first]
     assert known.candidates(0, only_ready=True) == [second, third]
     known.answered(second)
-    assert known.candidates(100)[0] == second  # the first one is well again, but nobody goes back to it
+    assert known.candidates(100)[0] == second  # the first one answers again, but the client stays with the second
 
 
 def test_when_all_are_left_alone_the_first_to_be_ready_comes_first() -> None:

@@ -158,7 +158,7 @@ def test_no_vip_channel(address: str) -> None:
 
 
 class Heard:
-    """A cache and what its listeners were told."""
+    """A cache, and the notifications of its listeners."""
 
     def __init__(self) -> None:
         self.cache = RouteCache(4)

@@ -127,7 +127,7 @@ def test_wrong_code_is_noticed(requests: Path) -> None:
 def test_wrong_opaque_is_noticed(requests: Path) -> None:
     found = load_of(50, lambda opaque, number: frame(opaque + (number == 5)), requests, depth=2)
     assert found.wrong_opaque == 1
-    assert found.sent - found.answered in (1, 2)  # nobody answered that one; another may be under way
+    assert found.sent - found.answered in (1, 2)  # that one has no answer; another may be under way
 
 
 def test_other_body_is_noticed(requests: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever wrote a file, and however: its columns have the types of the schema, and any reader can filter on them."""
+"""Columns of a file have the types of the schema, with any writer, and any reader can filter on them."""
 
 from __future__ import annotations
 

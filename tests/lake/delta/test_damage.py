@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table whose log is damaged, at the start of the fold and of a gateway: the file's name, a way out, and one line."""
+"""A table with a damaged log, at the start of fold and gateway: the file's name, a way out, and one line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tear(table: Path) -> Path:
 
 
 def empty(table: Path) -> Path:
-    """As a power cut leaves a file whose name was on the disk before its bytes."""
+    """As a power cut leaves a file: its name was on the disk before its bytes."""
     commit(table, 1).write_bytes(b"")
     return commit(table, 1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A query ends when somebody says so, at its next look or by what it named."""
+"""A query ends when it is interrupted, at its next check or by the name that it has."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_a_time_that_has_not_come_is_refused(writer: LakeWriter) -> None:
                 history.resolve(rfc3339(now + ahead))
         if nothing_yet:
             commit_row(writer, 1)
-    assert history.resolve(rfc3339(now + timedelta(seconds=20))).commit.epoch == 1  # whose clock is ahead
+    assert history.resolve(rfc3339(now + timedelta(seconds=20))).commit.epoch == 1  # with a clock that is ahead
     commit_row(writer, 2, event_time=now + timedelta(hours=1))  # the log's clock is ahead of this machine's
     assert history.resolve(rfc3339(now + timedelta(hours=1))).commit.epoch == 2
     with pytest.raises(FutureTimeError):

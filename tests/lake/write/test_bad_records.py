@@ -61,7 +61,7 @@ def test_each_is_quarantined_and_its_neighbours_are_folded(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("ms", [253_402_300_799_000, 0], ids=["9999", "1970"])
 def test_40_an_event_time_at_the_end_of_time(tmp_path: Path, ms: int) -> None:
-    """A log stamps its own times; one whose clock is absurd is folded and read all the same."""
+    """A log stamps its own times. A log with an absurd clock is folded and read all the same."""
     event = make.register()
     drive(tmp_path, [[LogRecord(1, ms, routing_key(event), encode(event))]])
     assert last_epoch_tables(tmp_path) == Expected([LogRecord(1, ms, routing_key(event), encode(event))]).tables()

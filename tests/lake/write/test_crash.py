@@ -274,7 +274,7 @@ def test_rewind_twice_is_as_good_as_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, UnavailableError), (errno.EACCES, SetupError)])
 def test_rewind_on_a_disk_that_is_full(tmp_path: Path, number: int, kind: type[Exception]) -> None:
-    """Whoever supervises the fold tries again; for anything else a person has to act."""
+    """The supervisor of the fold tries again. For any other error a person has to act."""
 
     class Table:
         def version(self) -> int:

@@ -176,7 +176,7 @@ def test_one_commit_has_partitions_that_are_replaced_and_such_that_are_new(tmp_p
 
 
 def test_the_staging_folder_keeps_nothing_that_is_not_in_the_table(tmp_path: Path) -> None:
-    """A fold runs for months, and makes that folder anew only when it starts."""
+    """A fold runs for months, and creates that folder again only when it starts."""
     lake_dir = tmp_path / "lake"
     few, many = written(
         [(1, make.register(table=make.topics(*TOPICS[:2]))), (1, make.register(table=make.topics(*TOPICS)))]
@@ -224,7 +224,7 @@ def test_the_files_are_as_delta_rs_writes_them(tmp_path: Path, monkeypatch: pyte
 
 
 def test_statistics_of_the_files_are_true(tmp_path: Path) -> None:
-    """Also of texts that are cut, whose last letter may have none after it."""
+    """Also of texts that are cut, if their last letter has no successor."""
     odd = (*(letter * 300 for letter in "a\ud7ff\U0010ffff"), "b" * 255 + "\U0010ffff" * 45)
     for number, topic in enumerate(odd):
         lake_dir = tmp_path / str(number)

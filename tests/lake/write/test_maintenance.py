@@ -231,7 +231,7 @@ def test_small_files_are_put_together_every_so_many_commits(tmp_path: Path, monk
 
 def test_a_fold_that_often_starts_anew_sweeps_as_well(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 10_000.0
-    # The module's own clock, and nobody else's: event loops of other tests' servers live in this process.
+    # The module's own clock only: event loops of other tests' servers live in this process.
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s, time_ns=time.time_ns))
     maintenance = keeper(writer)
 

@@ -111,7 +111,7 @@ def most_held_by_members(spool_dir: Path) -> tuple[int, int]:
 
 
 def test_statistics_of_long_texts_are_cut(tmp_path: Path) -> None:
-    """They stand uncompressed in the Delta log, and whoever opens the table holds them."""
+    """They stand uncompressed in the Delta log, and every reader that opens the table holds them."""
     shard, writer = OneShard(tmp_path), open_writer(tmp_path / "lake", shards=1)
     for number, letter in enumerate("ab"):
         rows = emitted([make.put("n", "k", letter * 3_000_000)], shard, writer.epoch + 1)

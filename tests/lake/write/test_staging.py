@@ -52,7 +52,7 @@ def log_names(folder: Path) -> list[str]:
 def test_the_staged_log_stays_short_and_the_table_keeps_every_version(
     staged: StagedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It begins anew more often than a checkpoint is written, and so does delta-rs's object, which remembers commits."""
+    """The folder starts again more often than a checkpoint is written, and so does delta-rs's object."""
     monkeypatch.setattr(module, "_BEGIN_AFTER_COMMITS", 5)
     opened = []
     for number in range(1, 21):
@@ -142,7 +142,7 @@ def test_somebody_elses_commit_is_not_overwritten(staged: StagedTable, tmp_path:
     append(staged, 1)
     with pytest.raises(UnavailableError, match="written by another program") as refused:
         staged.publish()
-    assert refusal(refused.value) == EXIT_FAILED  # nobody has to act: EXIT_SETUP would end it for good
+    assert refusal(refused.value) == EXIT_FAILED  # no operator has to act: EXIT_SETUP would end it for good
     assert numbers(tmp_path) == [7]
     again = reopen(tmp_path)
     append(again, 2)
@@ -166,7 +166,7 @@ def test_maintenance_of_the_table_is_taken_over(staged: StagedTable, tmp_path: P
 
 
 def test_what_a_failing_maintenance_has_committed_is_taken_over(staged: StagedTable, tmp_path: Path) -> None:
-    """Vacuum commits that it begins, and then a file cannot be deleted: nobody else has written to the table."""
+    """Vacuum commits its beginning, and then a file cannot be deleted: no other process has written to the table."""
 
     def fail(table: DeltaTable) -> None:
         table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
@@ -182,7 +182,7 @@ def test_what_a_failing_maintenance_has_committed_is_taken_over(staged: StagedTa
 def test_files_of_another_user_are_copied_into_staging(
     staged: StagedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As root leaves them who has restored the lake, or has run OPTIMIZE: Linux lets nobody else link them."""
+    """As root leaves them after a restore or OPTIMIZE: Linux lets no other user link them."""
     for number in (1, 2):
         append(staged, number)
         staged.publish()

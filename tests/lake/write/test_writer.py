@@ -274,7 +274,7 @@ def test_a_batch_that_is_done_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_a_table_that_cannot_be_written_stops_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was begun beside it is finished first; then the same batch again writes the rest, and nothing twice."""
+    """An interrupted batch is finished first. Then the same batch again writes the rest, and nothing twice."""
     query = Query(2)
     lake = query.lake = DeltaLake(open_writer(tmp_path))
     with monkeypatch.context() as patch:
@@ -302,7 +302,7 @@ def test_an_empty_batch_is_nothing(tmp_path: Path) -> None:
 
 
 def test_a_record_that_cannot_be_read_makes_an_epoch(tmp_path: Path) -> None:
-    """So that whoever waits for its offset learns that it is done."""
+    """So that a request that waits for its offset gets its answer."""
     event = make.register()
     bad = [LogRecord(1, 1_000, "b:b", b"garbage"), LogRecord(2, 1_001, routing_key(event), encode(event))]
     lake = drive(tmp_path, [bad[:1], bad[1:]])

@@ -56,7 +56,7 @@ class FoldNameServer:
 
     Attributes:
         state: everything folded; what is silent stays in it until its group's next event.
-        settings: shared with whoever compares; 318 changes it through this object.
+        settings: shared with the caller that compares; 318 changes it through this object.
         slim: leave the topics out of registrations that the gateway would believe known.
         slim_refused: how many of those the fold refused.
     """

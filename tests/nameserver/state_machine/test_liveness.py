@@ -313,7 +313,7 @@ def test_a_gateway_counts_for_as_long_as_it_heard_the_broker_within_its_timeout(
 
 
 def test_a_broker_that_is_heard_again_by_the_gateway_of_before_is_still_bound_to_its_connection(fold: Fold) -> None:
-    """Nobody expires meanwhile, so it may be heard after its timeout."""
+    """No broker expires meanwhile, so a heartbeat may come after the timeout."""
     fold(register(connection="1", heartbeat_timeout_millis=3_000))
     fold(preserve())
     fold(heartbeat(), after_ms=60_000)

@@ -124,7 +124,7 @@ def test_requests(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.timeout(7200)
 def test_lost_connections_and_silence(request: pytest.FixtureRequest) -> None:
-    """Time passes, brokers fall silent, connections are lost."""
+    """Time passes, brokers miss heartbeats, connections are lost."""
     narrowed = {"shared_addresses": False, "timeouts_ms": (3_000, 6_000), "advances_ms": (1_000, 3_000, 130_000)}
     play_many(request, 120, 400_000, Comparison(), closes=True, **narrowed)
 

@@ -90,7 +90,7 @@ def test_any_other_name_is_folded(name: str) -> None:
 
 
 def test_a_rule_that_fails_for_one_group_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither in the stream, nor where a lost state is made anew from the log."""
+    """Neither in the stream, nor where a lost state is rebuilt from the log."""
     delete = step._GROUP_RULES[DeleteTopic]
 
     def fail_for_b(group: BrokerGroup, event: DeleteTopic, at: At) -> object:

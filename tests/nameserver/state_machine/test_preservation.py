@@ -95,7 +95,7 @@ def test_a_census_that_begins_self_preservation_does_not_end_it(percent: int, li
     ("others", "is_superseded"),
     [
         ([("x", "a:1", 60_000)], True),
-        ([("x", "a:1", 59_999)], False),  # silent itself: nobody knows who is there
+        ([("x", "a:1", 59_999)], False),  # without heartbeats itself: it does not know which brokers live
         ([("x", "b:1", 60_000)], False),
         ([("b", "a:1", 60_000)], False),  # the same broker in another cluster
         ([("x", "a:1", 59_999), ("y", "a:1", 60_000)], True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PRESERVE and PRESERVE_END: a pause in which nobody expires (ADR 14)."""
+"""PRESERVE and PRESERVE_END: a pause in which no broker expires (ADR 14)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_time_without_gateways_does_not_count_in_a_pause_either(fold: Fold) -> N
 
 
 def taken(addr: str = "a0:1", *, name: str = "b") -> UnregisterBroker:
-    """What a gateway says of an overdue broker whose address another one has."""
+    """The report of a gateway on an overdue broker with an address that another one has."""
     return replace(unregister(addr, name=name), if_overdue=True)
 
 

@@ -312,7 +312,7 @@ def test_a_row_deleted_in_the_nameserver_comes_back_with_the_same_version(fold: 
     assert set(fold.topics()) == {"T", "U"}
 
 
-# --- registrations whose topics the gateway left out ---
+# --- registrations without the topics that the gateway left out ---
 
 
 def test_slim_what_is_known_is_enough(fold: Fold) -> None:

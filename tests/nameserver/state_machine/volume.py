@@ -30,7 +30,7 @@ def recombined(pool: Sequence[Sequence[Step]], rng: random.Random, max_steps: in
 
 
 def shortest(history: Sequence[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:
-    """A history that still fails, none of whose steps can be left out."""
+    """A history that still fails. No step of it can be left out."""
     left = list(history)
     index = 0
     while index < len(left):

@@ -55,7 +55,7 @@ def routelake(*words: object) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def living(data_dir: Path) -> Iterator[None]:
-    """Somebody writes and folds meanwhile, and is killed with -9 in the end."""
+    """A gateway and a fold work meanwhile, and are killed with -9 in the end."""
     before = epochs(data_dir)
     process = start("-m", "tests.ops.backup.live", str(data_dir))
     try:

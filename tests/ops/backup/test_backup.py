@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake backup` while somebody writes, and `routelake restore` over whatever is there."""
+"""`routelake backup` while a gateway writes, and `routelake restore` over any contents."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def backup(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def killed(made: Path, tmp_path: Path) -> Path:
-    """That data directory after somebody had gone on with it and was killed: its log has a -wal."""
+    """That data directory after a gateway had gone on with it and was killed: its log has a -wal."""
     return Path(shutil.copytree(made / "killed", tmp_path / "data"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups and data directories in which somebody has put links, and manifests that lead out of them."""
+"""Backups and data directories with planted links, and manifests that lead out of them."""
 
 from __future__ import annotations
 

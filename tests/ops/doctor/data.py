@@ -52,7 +52,7 @@ def go_on(data_dir: Path, events: list[AnyEvent]) -> Tables:
 
 
 def fold_on(data_dir: Path, offset: int) -> None:
-    """Let the fold come to an offset of a log that somebody else writes."""
+    """Let the fold reach an offset of a log that another process writes."""
     lake_dir = data_dir / "lake"
     with closing(lock_lake(lake_dir)), closing(SqliteLog(log_path(data_dir))) as log:
         rewind(lake_dir, open_lake(lake_dir, retention_days=30))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command, beside a gateway that runs: routes are served while tables are damaged and made good."""
+"""The command with a running gateway: routes are served while tables are damaged and repaired."""
 
 from __future__ import annotations
 

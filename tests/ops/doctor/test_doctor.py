@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./routelake doctor`: what is damaged is found and named; what can be made good is, and the fold goes on from there."""
+"""`./routelake doctor`: it finds and names damage, repairs what it can, and the fold goes on from there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def data(made: tuple[Path, Tables], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def unstaged(data: Path) -> Path:
-    """One whose fold has begun to start since: what it staged is gone."""
+    """A data directory after the start of a fold, which has removed its staged files."""
     shutil.rmtree(data / "lake" / "_staging")
     return data
 
@@ -120,7 +120,7 @@ def halve(path: Path) -> None:
 
 
 def lose_last_line(path: Path) -> None:
-    """What is left is JSON, line by line: nobody who opens the table can tell."""
+    """The rest is valid JSON, line by line: no reader of the table can notice."""
     lines = path.read_bytes().splitlines(keepends=True)
     path.unlink()
     path.write_bytes(b"".join(lines[:-1]))
@@ -380,7 +380,7 @@ def test_a_lake_beside_the_log_of_another(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
 def test_a_torn_checkpoint_is_left_to_the_fold(data: Path, folder: str) -> None:
-    """It makes it anew by itself: tests/ops/doctor/test_checkpoint.py."""
+    """The fold makes it again by itself: tests/ops/doctor/test_checkpoint.py."""
     (data / "checkpoints" / "fold" / folder / "8").write_text("v1\n")
     found = examine(data, log_path(data))
     assert [finding.kind for finding in found.findings] == [Kind.FOLD_CHECKPOINT]

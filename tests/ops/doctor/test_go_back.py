@@ -99,7 +99,7 @@ def test_a_lake_that_was_cut_off_while_it_was_made(data: Path, made: tuple[Path,
 
 
 def test_what_was_synced_and_is_damaged_is_not_touched(data: Path, made: tuple[Path, set[str], Tables]) -> None:
-    """No power cut does that: somebody has to look, and the log has no more what it was made from."""
+    """No power cut does that: an operator has to look, and the log no longer has its source."""
     lake = data / "lake"
     for entry in sorted((lake / ROUTE_COMMIT_TABLE.name / "_delta_log").glob("*.json"))[1:]:
         entry.write_bytes(b"")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster the options name, and what Spark is told of it: no Spark here."""
+"""The cluster that the options name, and the options that Spark gets. Without Spark."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def test_a_lake_restored_beside_a_newer_checkpoint_gets_back_what_it_lacks(stage
 
 
 def lose_checkpoint(stage: Stage, *, by_format: bool) -> None:
-    """Delete it, or let it be an older routelake's, whose state cannot be read."""
+    """Delete it, or replace it by the checkpoint of an older routelake, with a state that cannot be read."""
     if not by_format:
         shutil.rmtree(stage.checkpoint_dir)
         return
@@ -369,7 +369,7 @@ def test_the_clock_of_a_log_may_go_back_however_far(stage: Stage) -> None:
 
 
 def _append_late(stage: Stage, event: AnyEvent, by_ms: int) -> int:
-    """An event whose time is before that of the one before; returns its offset."""
+    """An event with a time before that of the previous one; returns its offset."""
     with closing(sqlite3.connect(stage.log_path)) as connection, connection:
         added = connection.execute(
             "INSERT INTO event (event_time_ms, key, payload) VALUES (?, ?, ?)",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas at a gateway: over one nothing is written, it is said which, and nobody else notices."""
+"""Quotas at a gateway: over a quota nothing is written, the answer names the quota, and other clients do not notice."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_what_is_refused_one_way_is_dropped_and_counted(tmp_path: Path) -> None:
         before = lake.written()
         asked = put("n", "b", "1").request()
         lake.client.send(Request(asked.code, asked.ext, asked.body, oneway=True))
-        lake.ok(register(A, ADDR1))  # whose answer is the next frame
+        lake.ok(register(A, ADDR1))  # with the answer in the next frame
         assert lake.metric("admin-requests-per-s") == 1
         assert [type(event) for event in lake.written()[len(before) :]] == [RegisterBroker]
 
@@ -188,7 +188,7 @@ def test_heartbeats_over_their_quota_are_answered_and_nobody_expires(tmp_path: P
             lake.ok(heartbeat(), register(A, ADDR1))
         assert len(lake.written()) <= len(before) + 1
         assert lake.gateway.gateway.quotas.unwritten >= 35
-        lake.refused(heartbeat(B, ADDR2), "heartbeat-mb-per-h")  # nobody knows it
+        lake.refused(heartbeat(B, ADDR2), "heartbeat-mb-per-h")  # it is unknown
 
 
 def test_a_heartbeat_is_written_all_the_same_once_the_last_one_is_old(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_registration_that_the_view_shows_is_a_sign_of_life(tmp_path: Path) ->
         lake.refused(register(B, ADDR2), "broker-mb-per-h")
         many = [config(f"topic-{number}") for number in range(400)]
         lake.refused(register(A, ADDR1, at=version(counter=2), topics=many), "broker-mb-per-h")
-        # ... after which this one has to be told in full again, were there room.
+        # ... after which this broker has to register in full again, if there were room.
         lake.ok(register(A, ADDR1), register(A, ADDR1))
 
 

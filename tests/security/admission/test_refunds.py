@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes and names of writes that came to nothing are given back, in whatever order, for whatever reason."""
+"""The bytes and names of failed writes are given back, in any order and for any reason."""
 
 from __future__ import annotations
 

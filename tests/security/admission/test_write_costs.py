@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a write is charged: for itself, and for what an epoch writes once if nobody was charged for that yet."""
+"""The cost of a write: its own, and that of rows that an epoch writes once, if no client was charged for them yet."""
 
 from __future__ import annotations
 

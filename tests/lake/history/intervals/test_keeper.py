@@ -84,7 +84,7 @@ def test_a_step_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake whose intervals were kept up to its second epoch."""
+    """A lake with intervals up to its second epoch."""
     lake_dir = tmp_path_factory.mktemp("behind") / "lake"
     query = Query(SHARDS)
     query.lake = DeltaLake(open_writer(lake_dir))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/how-to/analyze in Polars, pandas and DuckDB, word for word, as a person runs them beside ./data."""
+"""The examples of docs/how-to/analyze in Polars, pandas and DuckDB, word for word, as a user runs them."""
 
 from __future__ import annotations
 

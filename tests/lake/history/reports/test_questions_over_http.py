@@ -26,7 +26,7 @@ ASKED = {question: words for question, words in COMMANDS.items() if not words.st
 
 @pytest.fixture(scope="module")
 def address(told: Told) -> Iterator[str]:
-    """host:port of a gateway whose log has what the lake is made of."""
+    """host:port of a gateway. Its log has the events of the lake."""
     now_ms = 0
     log = MemoryLog(lambda: now_ms)
     for record in told.records:
