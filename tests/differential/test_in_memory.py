@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the remoting API answers, over fold and view, is what the model of the NameServer answers; by the hundred thousand.
+"""The remoting API, over fold and view, answers like the model of the NameServer, in a hundred thousand requests.
 
-The clock is virtual, so that brokers fall silent for minutes and connections are lost between two requests. What
-routelake does otherwise on purpose is in `dev.model.deliberate`.
+The clock is virtual, so that brokers miss heartbeats for minutes and connections are lost between two requests.
+`dev.model.deliberate` has the intended differences.
 """
 
 from __future__ import annotations

@@ -112,12 +112,14 @@ def alone(port: int, during_s: float, authority: str = "") -> Seen:
 
 
 def honest(port: int, pipe: Connection, authority: str = "") -> None:
-    """Brokers of one address, over a connection each; about once a second each heartbeats, every fifth time it registers,
-    and asks for a route. Ten times a second somebody connects, asks for a route, and goes.
+    """Run brokers of one address, each over a connection of its own, and short-lived clients.
+
+    About once a second each broker sends a heartbeat, every fifth time a registration, and asks for a route. Ten times
+    a second a client connects, asks for a route, and disconnects.
 
     Args:
-        port: Of the gateway.
-        pipe: To the test.
+        port: Port of the gateway.
+        pipe: Pipe to the test.
         authority: File of a certificate: all connect by TLS, and verify.
     """
     pipe.send(asyncio.run(_Fleet(port, pipe, authority).run()))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main scenario: a stock RocketMQ broker and the stock mqadmin against whatever listens at an address.
+"""The main scenario: a stock RocketMQ broker and the stock mqadmin against the NameServer at an address.
 
-Every function takes the address of a NameServer and knows nothing of who made it. `test_scenario_on_stock_namesrv`
-proves the scenario itself against Apache RocketMQ's own NameServer; routelake has to pass the same.
+Every function takes only the address of a NameServer. `test_scenario_on_stock_namesrv` proves the scenario itself
+against Apache RocketMQ's own NameServer; routelake has to pass the same.
 
-What a client is told is read with the oracle's own client, because a JVM per look would take seconds; what an operator
-sees is read from mqadmin's output.
+Answers to clients are read with a client in Python, because a JVM for each question would take seconds. Answers to
+operators are read from mqadmin's output.
 """
 
 from __future__ import annotations

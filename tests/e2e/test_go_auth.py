@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Go client 2.1.2 with credentials: its signature is an account's, a wrong one and none are refused.
 
-No broker is needed: whoever may ask finds the route, and then nobody at the broker's address.
+No broker is needed: a client with permission finds the route, and then no listener at the broker's address.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer that does all at once what one may do, to a real gateway process, while 300 brokers heartbeat each second.
+"""A peer that uses all its rights at once, at a real gateway process, while 300 brokers heartbeat each second.
 
-Nobody else sees a refusal. What the peer is refused is counted by its quota; log and memory grow within bounds. The rates
-are lowered so that they are met within seconds; what the defaults come to in an hour is measured in `test_quotas.py`.
+No other client sees a refusal. Refusals of the peer are counted by quota, and log and memory grow within bounds. The
+rates are lowered so that they are reached within seconds. `test_quotas.py` measures the default rates over an hour.
 """
 
 from __future__ import annotations

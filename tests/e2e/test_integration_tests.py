@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """RocketMQ's own integration tests (rocketmq-test 5.5.0), with a gateway in the NameServer's place.
 
-They start brokers in their own JVM, and a NameServer, for which classes of ours stand in (`integration/*.java`) that name
-the gateway's port. Every class of the jar runs, but those of `LEFT_OUT`, beside RocketMQ's own NameServer and beside a
-gateway at the same time: what passes with the former has to pass with the latter.
+They start brokers and a NameServer in their own JVM. Classes here (`integration/*.java`) replace the NameServer and name
+the gateway's port. Every class of the jar runs, except those of `LEFT_OUT`, with RocketMQ's own NameServer and with a
+gateway at the same time. A test that passes with the former has to pass with the latter.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LEFT_OUT: Final = {
 """Classes, or folders of them, and why."""
 
 AT_LEAST: Final = {"client.consumer": 90, "client.producer": 50, "container": 20, "": 40}
-"""Groups of classes by how their names begin, "" for all others -> tests that must pass, so that a run which finds nothing
-to run is none."""
+"""Groups of classes by how their names begin, "" for all others -> tests that must pass, so that a run without
+tests fails."""
 
 OPENS: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
 LIMIT_S: Final = 3_000

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGKILL and SIGSTOP at random moments under load: every acknowledged event shows at once, and is applied exactly once.
 
-Whoever is told that a registration is done asks for a route of it: what answers, be it a gateway that has just been
-started again or one whose fold stands still, shows it. The judge of the end is the log itself: what the tables hold must
-be the pure fold of every record in it.
+After each acknowledged registration its client asks for the route. Every gateway shows it, also one that has just been
+started again or has no running fold. At the end the tables must be the pure fold of every record of the event log.
 """
 
 from __future__ import annotations

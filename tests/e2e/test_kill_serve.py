@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGKILL of `serve` itself at any instant, and a new start at once: it waits for the processes that were left.
 
-Nobody waits between the kill and the next start. Each start has to get as far as the next kill wants it. That nothing
-acknowledged is lost is judged by `test_kill.py`.
+The next start follows the kill at once. Each start has to get as far as the next kill wants it. `test_kill.py` checks
+that no acknowledged event is lost.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topic that its first message makes: stock broker, producer and consumer, the real NameServer and routelake.
+"""A topic that its first message creates: stock broker, producer and consumer, the real NameServer and routelake.
 
 A 5.5.0 broker registers such a topic inside the send and waits. A 4.9.7 broker registers it one-way, and answers the
 send at once: a consumer that starts then, and finds no route, sleeps until its next poll. These clients poll every ten
-minutes, so whoever sees a message has found the route when it asked first.
+minutes, so a consumer that gets a message has found the route at its first request.
 
-What routelake answers comes from the head of the log: half of its topics are made while the fold stands still. The gateway
-is a process; what it serves does not depend on whose fold writes the tables, so that is one without Spark.
+routelake answers from the live view: half of its topics are created while the fold stands still. The gateway is a process.
+Its answers do not depend on Spark, so the fold here is one without Spark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Acknowledged means visible, whatever else the machine does.
 
-Beside processes that burn it, the next read of the same gateway shows each write, and so does any other gateway that is
-given its offset.
+While other processes burn the processor, the next read of the same gateway shows each write. So does any other gateway
+that gets the offset of the write.
 """
 
 from __future__ import annotations

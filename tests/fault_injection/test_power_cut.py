@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A power cut at any moment loses nothing that was acknowledged, and needs no operator.
 
-`serve` works on an ext4 of its own. At the cut its image is copied: what was not synced is not in it. ext4 writes names
-before bytes, so that the copy has commits and data files without content beside whole ones.
+`serve` works on an ext4 of its own. At the cut its image is copied, without the data that was not synced. ext4 writes
+names before bytes, so that the copy has empty commits and data files among complete ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint is made anew whose state cannot be loaded, or that is past what was not folded; a query that fails once or
-twice is only tried again."""
+"""A checkpoint is made again if its state cannot be loaded, or if it is ahead of events that are not folded. A query that
+fails once or twice is only started again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The payloads on the log are a format: what was written once is read for ever, and written the same.
+"""The payloads on the log are a format: old payloads stay readable for ever, and the same event has the same payload.
 
-`events.jsonl` holds one event of every kind in full, and one with the least it must have. A new optional field adds a line;
-a line that had to change would be a log that nobody can read any more.
+`events.jsonl` holds one event of every kind in full, and one with the required fields only. A new optional field adds a
+line. If a line had to change, old logs would no longer be readable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever is gone before its connection is taken has no address any more: nothing of what it sent may be done.
+"""A client that disconnects before its connection is accepted has no address: its requests must not be carried out.
 
-It could get no answer, its events would name nobody, and "from this machine" could not be told of it.
+It could get no answer, its events would name no client, and the gateway could not decide whether it is on this machine.
 """
 
 from __future__ import annotations

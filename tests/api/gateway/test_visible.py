@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever sends a command is told what became of it, and the head shows it, while the fold stands still.
+"""The sender of a command gets its outcome, and the live view shows it, while the fold stands still.
 
-It is tempting to answer by what the view says. But rules reach further than names: a master nobody knows takes the
-write permission of its slaves' topics with it when it is unregistered. Deep runs of the differential test met such an
-answer, and the old permission behind it, by chance.
+An answer by the names in the view would be wrong. If an unknown master is unregistered, the topics of its slaves lose
+their write permission, too. Deep runs of the differential test found such an answer, with the old permission, by chance.
 """
 
 from __future__ import annotations

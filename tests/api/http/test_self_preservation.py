@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-preservation at a gateway: twenty brokers, a log whose time the test moves, the real fold (ADR 14).
+"""Self-preservation at a gateway: twenty brokers, a log with a time that the test moves, the real fold (ADR 14).
 
-At the end of each test head and tables are compared.
+At the end of each test live view and tables are compared.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is sent, plain or through TLS, or as TLS itself: without a proof nothing is written but that somebody was
-refused, and the next one is served."""
+"""Any bytes, plain, through TLS, or as TLS itself: without a proof the gateway writes only the refusal, and serves the next
+client."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registration whose sender does not wait, and somebody who asks for its topic at once, over another connection.
+"""A one-way registration, and a client that asks for its topic at once, over another connection.
 
-So does RocketMQ 4.9.7: its broker answers the message that makes a topic before the NameServer has read of it
-(TopicConfigManager.createTopicInSendMessageMethod), and whoever then hears that there is no such topic asks again after
-30 s, or does not start.
+A broker of RocketMQ 4.9.7 answers the message that creates a topic before the NameServer knows the topic
+(TopicConfigManager.createTopicInSendMessageMethod). If a client then gets "no such topic", it asks again after 30 s, or
+does not start.
 """
 
 from __future__ import annotations

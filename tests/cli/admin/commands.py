@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands whose requests are compared: name of the case to options of mqadmin, with -n last.
+"""Commands with requests that are compared: name of the case to options of mqadmin, with -n last.
 
 ``{topics}`` stands for the path of `TOPIC_LIST_FILE`.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""STATE_MACHINE_VERSION is raised when the rules change: what some fixed logs fold to is written down here with their version.
+"""STATE_MACHINE_VERSION is raised when the rules change. The states of some fixed logs are written down here, by version.
 
-When this fails and the logs are those that are written down, rules have changed: raise STATE_MACHINE_VERSION
-(`nameserver/state_machine/version.py` says when), then write the new digest down. When the logs are others (somebody changed the
-generators, or how events are encoded), write both digests down, from a run in which no rule has changed.
+If this test fails and the logs are the recorded ones, rules have changed: raise STATE_MACHINE_VERSION (see
+`nameserver/state_machine/version.py`), and record the new digest here. If the logs differ (a change of the generators, or
+of the encoding of events), record both digests, from a run in which no rule has changed.
 """
 
 from __future__ import annotations

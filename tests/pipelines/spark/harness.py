@@ -63,8 +63,8 @@ class Stage:
         """Append given records at their own event times.
 
         Returns:
-            The offset to wait for: of the last one that is folded at once. A heartbeat that a batch has just missed
-            waits for what comes next, so nobody can wait for it.
+            The offset to wait for: that of the last record that is folded at once. A heartbeat that has just missed a
+            batch waits for the next record, so a test cannot wait for it.
         """
         at_once = 0
         for record in records:

@@ -34,7 +34,7 @@ def block(language: str, page: Path = PAGE) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """data/lake: epoch 1 registers orders, which is deleted later; other brokers come, and one registers anew.
+    """data/lake: epoch 1 registers orders, which is deleted later; other brokers come, and one registers again.
 
     So the tables have files of appends and of merges, which could not always be filtered together (docs/adr/0009).
     """

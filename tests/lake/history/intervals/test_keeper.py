@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals are what the changes say: they never overlap and leave no hole, whatever is killed, and made anew they are equal."""
+"""Intervals follow from the changes: no overlap and no gap, whatever is killed, and equal intervals if they are rebuilt."""
 
 from __future__ import annotations
 
