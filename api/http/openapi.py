@@ -63,6 +63,19 @@ _BODY_TYPES: Final[dict[str, type[BaseModel]]] = {}
 """Types of the request bodies that routes have described, by their names in the description."""
 
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
+_ETAG_OF_COPY: Final = "ETag of the copy that the client has."
+_IF_NONE_MATCH: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {
+        "anyOf": [{"type": "string"}, {"type": "null"}],
+        "description": _ETAG_OF_COPY,
+        "title": "If-None-Match",
+    },
+    "description": _ETAG_OF_COPY,
+}
+"""Parameter of all reads with entity tags."""
 _READ_HEADERS: Final = {
     "ETag": {
         "description": "Epoch and digest of the body; send it back as If-None-Match.",
@@ -203,6 +216,8 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
             responses = operation["responses"]
             if _is_fastapis(responses.get("422")):
                 del responses["422"]
+            if "304" in responses:
+                operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
             for status, answer in errors(INTERNAL).items():
                 responses[str(status)] = answer
             if method != "get":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of several endpoints: names in paths and queries, numbers, If-None-Match, the format of a list.
+"""Parameters of several endpoints: names in paths and queries, numbers, the format of a list.
 
 RocketMQ's wire lets any name in, so one may hold a slash, which a path has as ``%2F``. Servers decode a path before it
 is matched, and then that slash is like any other. So it is kept apart until a name is taken out of the path.
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
-from fastapi import Header, Path
+from fastapi import Path
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
@@ -64,7 +64,6 @@ def path_to_match(raw_path: bytes) -> str | None:
 
 
 TopicPath = Annotated[str, Path(description="The topic.", examples=["orders"])]
-IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="ETag of the copy that the client has.")]
 
 
 def check_name(problem: str | None, field: str) -> None:

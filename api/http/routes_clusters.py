@@ -17,7 +17,7 @@ from api.http.answers import BrokerAnswer, BrokerListAnswer, LiveBroker
 from api.http.context import context_of
 from api.http.etag import NOTHING, read_headers
 from api.http.openapi import PAST_PROBLEMS, read
-from api.http.parameters import Cluster, IfNoneMatch
+from api.http.parameters import Cluster
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
 from lake.history import history as past
@@ -47,7 +47,7 @@ class BrokersQuery(PastQuery):
     summary="List broker groups and clusters",
     responses=read(ClusterInfo, *PAST_PROBLEMS),
 )
-async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def get_clusters(request: Request, query: Annotated[PastQuery, Query()]) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the registered ones, also for acting masters."""
     view, position = await seen(request, query, past.clusters_at)
     found = await _in_a_thread_if_large(view, lambda: encode_cluster_info(cluster_info(view), numeric_keys=False))
@@ -60,7 +60,7 @@ async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _
     summary="List live brokers",
     responses=read(BrokerListAnswer, *PAST_PROBLEMS),
 )
-async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]) -> Response:
     """Every live broker address with the time of its last heartbeat, its timeout and its last registration.
 
     In the live view `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is at most
@@ -82,7 +82,6 @@ async def get_broker(
     request: Request,
     broker_name: Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])],
     query: Annotated[PastQuery, Query()],
-    _: IfNoneMatch = None,
 ) -> Response:
     """A broker group: its addresses by brokerId, its number of topics, and its live rows."""
     view, position = await seen(request, query, partial(past.broker_at, broker_name=broker_name))

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.answers import ChangesAnswer, DiffAnswer, Epoch, EpochsAnswer
 from api.http.events import EventFilter
 from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, Responses, errors, read, text
-from api.http.parameters import Format, IfNoneMatch, TopicPath, number
+from api.http.parameters import Format, TopicPath, number
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import (
     POINT_IN_TIME,
@@ -105,7 +105,7 @@ def _in_formats(found: Responses) -> Responses:
     summary="List all changes, newest first",
     responses=_in_formats(read(ChangesAnswer, *PAST_PROBLEMS)),
 )
-async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()]) -> Response:
     """Rows of routeChangeTable that lead from the state at `from` to the state at `to`.
 
     The answer is JSON unless `Accept` is `text/csv` or `application/x-ndjson`. In every format, `Link` with
@@ -121,7 +121,7 @@ async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query(
     responses=_in_formats(read(ChangesAnswer, *PAST_PROBLEMS)),
 )
 async def get_topic_changes(
-    request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()], _: IfNoneMatch = None
+    request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()]
 ) -> Response:
     """Rows of routeChangeTable that concern a topic, newest first. The topic may be deleted by now.
 
@@ -152,7 +152,7 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
     summary="Compare two points in time",
     responses=read(DiffAnswer, *PAST_PROBLEMS),
 )
-async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def get_diff(request: Request, query: Annotated[DiffQuery, Query()]) -> Response:
     """The rows of the state tables that differ between `from` and `to`, by table, broker group and key.
 
     A reversed change is not included. Times of heartbeats are not compared. `command`, `peer`, `user` and `outcome`
@@ -178,7 +178,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
     summary="List epochs",
     responses=read(EpochsAnswer),
 )
-async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()]) -> Response:
     """Rows of routeCommitTable, newest first. `versions` has the versions for VERSION AS OF in SQL."""
     commits, position = await ask_history(
         request, query, "epochs", lambda history: history.epochs(query.limit, query.before)

@@ -16,7 +16,7 @@ from api.http.context import HttpContext, context_of
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
 from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, body, read, write
-from api.http.parameters import IfNoneMatch, check_name
+from api.http.parameters import check_name
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import MissingQuery, PastQuery, answer, seen
 from api.http.writes import read_body, receipt_answer
@@ -42,9 +42,7 @@ class KvListQuery(PastQuery, MissingQuery):
     summary="List the entries of a namespace",
     responses=read(KvTableAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
-async def list_kv(
-    request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()], _: IfNoneMatch = None
-) -> Response:
+async def list_kv(request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()]) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace exists from its first key on, also without keys. Others are 404."""
     view, position = await seen(request, query, partial(kv_at, namespace=namespace))
     table = view.kv_list(namespace)
@@ -60,9 +58,7 @@ async def list_kv(
     summary="Return an entry",
     responses=read(KvAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
-async def get_kv(
-    request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None
-) -> Response:
+async def get_kv(request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()]) -> Response:
     """GET_KV_CONFIG (101). A missing entry is 404 with QUERY_NOT_FOUND (22)."""
     view, position = await seen(request, query, partial(kv_at, namespace=namespace, key=key))
     value = view.kv_get(namespace, key)

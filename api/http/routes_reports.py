@@ -14,7 +14,7 @@ from starlette.responses import Response
 from api.http.answers import ActivityAnswer, LifelinesAnswer, ReportAnswer, ReportsAnswer, ReportSpecAnswer
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, read
-from api.http.parameters import IfNoneMatch, number
+from api.http.parameters import number
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
@@ -63,7 +63,7 @@ class ReportQuery(WindowQuery, PageQuery):
     summary="The reports there are",
     responses=read(ReportsAnswer),
 )
-async def list_reports(request: Request, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def list_reports(request: Request, query: Annotated[ReadQuery, Query()]) -> Response:
     """Definitions of the reports: what a row means, what a chart shows, and which changes are behind a row."""
     reading = await begin(request, query)
     return answer(request, ReportsAnswer(reports=_SPECS), reading.position)
@@ -79,7 +79,6 @@ async def get_report(
     request: Request,
     name: Annotated[ReportName, Path(description="Name of a report, as in `GET /v1/reports`.")],
     query: Annotated[ReportQuery, Query()],
-    _: IfNoneMatch = None,
 ) -> Response:
     """The rows of `./routelake history report`. Times are event times. The time of an expiry is the deadline.
 
@@ -134,7 +133,7 @@ class ActivityQuery(WindowQuery):
     summary="Count changes over time",
     responses=read(ActivityAnswer, *PAST_PROBLEMS),
 )
-async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()]) -> Response:
     """Rows of routeChangeTable, counted by command into points of equal width, which are aligned to UTC.
 
     `start` and `width` are milliseconds, or epochs (`by=epoch`). A point without a change is left out. Its totals are
@@ -163,7 +162,7 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
     summary="List the times at which each broker address was alive",
     responses=read(LifelinesAnswer, *PAST_PROBLEMS),
 )
-async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()]) -> Response:
     """Lives that reach into the window, by broker, address and time, and turns of the write permission of their topics.
 
     Times are event times: an expiry counts from its deadline, and the broker was silent for `silentMillis` before it.

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.answers import BlameAnswer, BrokerTimelineAnswer, TopicTimelineAnswer
 from api.http.context import context_of
 from api.http.openapi import PAST_PROBLEMS, read
-from api.http.parameters import IfNoneMatch, TopicPath, number
+from api.http.parameters import TopicPath, number
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import POINT_IN_TIME, MissingQuery, PageQuery, ReadQuery, answer, ask_history
 from lake.history.as_of import NOW
@@ -62,9 +62,7 @@ class BlameQuery(ReadQuery, MissingQuery):
     summary="List the states of a topic's route",
     responses=read(TopicTimelineAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
-async def get_topic_timeline(
-    request: Request, topic: TopicPath, query: Annotated[TimelineQuery, Query()], _: IfNoneMatch = None
-) -> Response:
+async def get_topic_timeline(request: Request, topic: TopicPath, query: Annotated[TimelineQuery, Query()]) -> Response:
     """Intervals in which a topic could be written and read, with queues and brokers, newest first.
 
     From the first appearance of the topic on, each point in time is in exactly one interval. The interval has the same
@@ -84,7 +82,6 @@ async def get_broker_timeline(
     request: Request,
     broker_name: Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])],
     query: Annotated[TimelineQuery, Query()],
-    _: IfNoneMatch = None,
 ) -> Response:
     """Intervals in the life of a broker group, with all and with its live addresses, newest first.
 
@@ -100,9 +97,7 @@ async def get_broker_timeline(
     summary="Return the last change of each field of a topic's route",
     responses=read(BlameAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
-async def get_topic_blame(
-    request: Request, topic: TopicPath, query: Annotated[BlameQuery, Query()], _: IfNoneMatch = None
-) -> Response:
+async def get_topic_blame(request: Request, topic: TopicPath, query: Annotated[BlameQuery, Query()]) -> Response:
     """For each field of the route, now or at `as_of`, the change that set its value.
 
     Queues and permission come from `topicQueueTable`, addresses and cluster from `brokerAddrTable`. If a row was
