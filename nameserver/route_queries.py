@@ -12,7 +12,6 @@ ZoneRouteRPCHook.filterByZoneName (5.5.0).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
@@ -20,9 +19,7 @@ from nameserver.view.model import RouteBroker, Row
 from nameserver.view.snapshot import RouteView
 from schemas.broker import MASTER_ID, PERM_WRITE
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-
-SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
-"""TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX: brokers read their true member ids through these topics."""
+from schemas.topic_names import SYNC_BROKER_MEMBER_GROUP_PREFIX
 
 
 def pick_up_topic_route(
@@ -89,7 +86,7 @@ def filter_server_table(groups: Iterable[RouteBroker]) -> dict[str, list[str]]:
 
 
 def promotes(topic: str) -> bool:
-    """Return True if acting masters are shown in this topic's route."""
+    """Return True if acting masters are shown in this topic's route. Brokers read their true ids by the others."""
     return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
 
 

@@ -42,9 +42,6 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 _LONGEST_HOST: Final = 300
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-_is_loopback = lru_cache(1024)(is_loopback)
-
-
 Client = tuple[str, int] | None
 
 
@@ -115,7 +112,7 @@ class TrustedOrigins:
 
 
 def _is_from_here(client: Client) -> bool:
-    return client is None or _is_loopback(client[0])
+    return client is None or is_loopback(client[0])
 
 
 def _unknown_host(host: bytes) -> Problem:

@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from api.http.naming_rules import is_loopback
+
 Address = tuple[str, int]
 
 _PROC: Final = Path("/proc")
@@ -165,13 +167,12 @@ def _takes_connections(sockets: set[str]) -> bool:
     for row in rows:
         if row.inode in sockets and row.local[-4:] in ports:
             is_listener = row.state == _LISTEN
-            if not is_listener or not _is_loopback(row.local[:-5]):
+            if not is_listener or not is_loopback(_host(row.local[:-5])):
                 return True
     return False
 
 
-def _is_loopback(written: bytes) -> bool:
+def _host(written: bytes) -> str:
+    """Inverse of `_written`, without the port."""
     words = [int(written[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(written), 8)]
-    found = ipaddress.ip_address(b"".join(words))
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
+    return str(ipaddress.ip_address(b"".join(words)))

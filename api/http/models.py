@@ -43,10 +43,6 @@ def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _text_problem(text: str) -> str | None:
-    return "must not hold control characters" if any(ord(character) < 32 for character in text) else None
-
-
 def _kv_value_problem(text: str) -> str | None:
     size = len(text.encode())
     limit = limits.MAX_KV_VALUE_BYTES
@@ -72,7 +68,7 @@ Address = Annotated[
     _checked(names.address_problem),
     WithJsonSchema({"type": "string", "maxLength": names.MAX_ADDRESS, "examples": ["10.0.0.1:10911"]}),
 ]
-Zone = Annotated[str, Field(min_length=1, max_length=MAX_ZONE), _checked(_text_problem)]
+Zone = Annotated[str, Field(min_length=1, max_length=MAX_ZONE), _checked(names.text_problem)]
 Long = Annotated[int, Field(ge=0, le=MAX_LONG)]
 Int = Annotated[int, Field(ge=0, le=MAX_INT)]
 Queues = Annotated[int, Field(ge=0, le=MAX_QUEUES)]

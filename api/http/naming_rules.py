@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import Final
 
 from schemas.topic_names import TOPIC_MAX_LENGTH, max_topic_length
@@ -57,6 +58,12 @@ def address_problem(address: str) -> str | None:
     return _ipv6_problem(found["v6"]) if found["v6"] is not None else _host_problem(found["host"])
 
 
+def text_problem(text: str) -> str | None:
+    """Return why a text without a form of its own is refused, or None."""
+    return "must not hold control characters" if any(ord(character) < 32 for character in text) else None
+
+
+@lru_cache(1024)
 def is_loopback(host: str) -> bool:
     """Return whether a peer address or a host without port is this machine."""
     try:

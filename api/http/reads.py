@@ -200,7 +200,6 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
     check_once(request)
     reads = query.view() or context.gateway.settings.reads
     source = context.gateway.reads(reads)
-    offset = None
     if query.wait_for is not None:
         text, _, lineage = query.wait_for.partition("-")
         offset = int(text)
@@ -208,11 +207,10 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
             what = "wait_for is a token of another log, or of this one before a restore: read without it"
             raise Problem(OTHER_LAKE, what)
         request.scope[WAITED] = True
-    if offset is not None and source.offset < offset and source is context.gateway.committed:
-        context.gateway.fold.hasten()
-    if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000, is_read=True):
-        raise busy(f"offset {offset} is not visible here yet; try again", offset=offset)
-    if offset is not None:
+        if source.offset < offset and source is context.gateway.committed:
+            context.gateway.fold.hasten()
+        if not await source.wait_for(offset, query.wait_timeout / 1000, is_read=True):
+            raise busy(f"offset {offset} is not visible here yet; try again", offset=offset)
         context.guard.reader_again(request)
     return Reading(context, source, context.answers[reads])
 

@@ -15,6 +15,7 @@ from api.http.answers import KvAnswer, KvTableAnswer, ReceiptAnswer
 from api.http.context import HttpContext, context_of
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
+from api.http.naming_rules import text_problem
 from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, body, read, write
 from api.http.parameters import check_name
 from api.http.problems import NOT_FOUND, Problem
@@ -128,7 +129,7 @@ def _name_problem(name: str) -> str | None:
         return "must not be blank"
     if len(name.encode()) > MAX_NAME_BYTES:
         return f"may have at most {MAX_NAME_BYTES} bytes"
-    return "must not hold control characters" if any(ord(character) < 32 for character in name) else None
+    return text_problem(name)
 
 
 def _missing(position: ReadPosition, detail: str) -> Problem:
