@@ -39,7 +39,6 @@ from api.http import (
     routes_kv,
     routes_nameserver,
     routes_reports,
-    routes_timelines,
     routes_topics,
 )
 from api.http.auth import ADMITTED, Authenticator
@@ -216,7 +215,6 @@ ROUTERS: Final = tuple(
         routes_topics,
         routes_history,
         routes_reports,
-        routes_timelines,
         routes_clusters,
         routes_admin,
         routes_kv,

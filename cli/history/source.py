@@ -129,7 +129,7 @@ def of_gateway(address: str, token: str = "") -> Source:
 
 
 def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answer:
-    """The answer of `api.http.routes_history` and `routes_timelines`, from the same functions."""
+    """The answer of `api.http.routes_history`, from the same functions."""
     from lake.history import change_json as shown
     from lake.history.changelog import list_changes
     from lake.history.diff import diff
