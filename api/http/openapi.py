@@ -123,28 +123,28 @@ TAGS: Final = [
 ]
 
 
-def read(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
+def read_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
     """Answers of a read with entity tags."""
     return {
-        200: {**plain(shape, "The answer."), "headers": _READ_HEADERS},
+        200: {**json_response(shape, "The answer."), "headers": _READ_HEADERS},
         304: _NOT_MODIFIED,
-        **errors(*READ_PROBLEMS, *problems),
+        **problem_responses(*READ_PROBLEMS, *problems),
     }
 
 
-def write(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
+def write_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
     """Answers of a write: what became of it, or durable only."""
     return {
-        200: plain(shape, "Durable, and in the live view."),
-        202: plain(
+        200: json_response(shape, "Durable, and in the live view."),
+        202: json_response(
             shape,
             "Durable, but this gateway cannot follow the event log at present. Pass `offset` as `wait_for` to a read.",
         ),
-        **errors(*WRITE_PROBLEMS, *problems),
+        **problem_responses(*WRITE_PROBLEMS, *problems),
     }
 
 
-def plain(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
+def json_response(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
     """One JSON answer."""
     ANSWER_TYPES[shape.__name__] = shape
     return {
@@ -153,12 +153,12 @@ def plain(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
     }
 
 
-def text(media: str, description: str) -> dict[str, Any]:
+def text_response(media: str, description: str) -> dict[str, Any]:
     """One answer in a text format."""
     return {"description": description, "content": {media: {"schema": {"type": "string"}}}}
 
 
-def errors(*kinds: Kind) -> Responses:
+def problem_responses(*kinds: Kind) -> Responses:
     """Answers that are problems, each kind with an example."""
     found: Responses = {}
     for kind in dict.fromkeys(kinds):
@@ -178,7 +178,7 @@ def errors(*kinds: Kind) -> Responses:
     return found
 
 
-def body(model: type[BaseModel]) -> dict[str, Any]:
+def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """A request body, for ``openapi_extra``."""
     _BODY_TYPES[model.__name__] = model
     content = {"application/json": {"schema": {"$ref": _REFS + model.__name__}}}
@@ -218,7 +218,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
                 del responses["422"]
             if "304" in responses:
                 operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
-            for status, answer in errors(INTERNAL).items():
+            for status, answer in problem_responses(INTERNAL).items():
                 responses[str(status)] = answer
             if method != "get":
                 operation["security"] = [{"bearer": []}, {}]

@@ -282,7 +282,7 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-async def seen(
+async def requested_view(
     request: Request, query: PastQuery, read: Callable[[History, AsOf], RouteView]
 ) -> tuple[RouteView, ReadPosition]:
     """Return the view that is to answer, the current one or a part of an earlier one, and its epoch.
@@ -302,7 +302,7 @@ async def seen(
     return await ask_past(request, reading.context, query.past, read)
 
 
-def visible(request: Request, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def hide_settings(request: Request, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Hide from changes or differences the values that the sender may not see; call it after `begin`.
 
     The values of settings (`schemas.kv.NAMESRV_CONFIG`) are for senders with the permission for GET_NAMESRV_CONFIG;

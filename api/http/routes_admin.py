@@ -17,7 +17,14 @@ from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, W
 from api.http.context import context_of
 from api.http.models import SelfPreservationBody
 from api.http.naming_rules import broker_name_problem, topic_problem
-from api.http.openapi import BODY_PROBLEMS, READ_PROBLEMS, body, errors, plain, write
+from api.http.openapi import (
+    BODY_PROBLEMS,
+    READ_PROBLEMS,
+    json_response,
+    problem_responses,
+    request_body,
+    write_responses,
+)
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.problems import rfc3339_ms
 from api.http.reads import check_once, uncached
@@ -44,7 +51,7 @@ class DeleteTopicQuery(BaseModel):
     "/topics/{topic:names}",
     operation_id="deleteTopic",
     summary="Delete a topic from the NameServer",
-    responses=write(ReceiptAnswer),
+    responses=write_responses(ReceiptAnswer),
 )
 async def delete_topic(request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()]) -> Response:
     """DELETE_TOPIC_IN_NAMESRV (216): remove the topic's rows. The brokers keep the topic, so delete it there first.
@@ -66,7 +73,7 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     "/brokers/{brokerName:name}/wipe-write-perm",
     operation_id="wipeWritePerm",
     summary="Clear the write permission of a broker",
-    responses=write(WipeAnswer),
+    responses=write_responses(WipeAnswer),
 )
 async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """WIPE_WRITE_PERM_OF_BROKER (205): clear the write bit of every topic on this broker.
@@ -80,7 +87,7 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
     "/brokers/{brokerName:name}/add-write-perm",
     operation_id="addWritePerm",
     summary="Set the write permission of a broker",
-    responses=write(AddAnswer),
+    responses=write_responses(AddAnswer),
 )
 async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """ADD_WRITE_PERM_OF_BROKER (327): set the permission of every topic on this broker to 6 (read and write).
@@ -106,7 +113,7 @@ async def _change_write_perm(
     "/self-preservation",
     operation_id="getSelfPreservation",
     summary="Return the state of self-preservation",
-    responses={200: plain(SelfPreservationAnswer, "How it stands."), **errors(*READ_PROBLEMS)},
+    responses={200: json_response(SelfPreservationAnswer, "How it stands."), **problem_responses(*READ_PROBLEMS)},
 )
 async def get_self_preservation(request: Request) -> Response:
     """The switch, the pause if there is one, and how many brokers lack heartbeats now, in the live view."""
@@ -133,8 +140,8 @@ async def get_self_preservation(request: Request) -> Response:
     "/self-preservation",
     operation_id="setSelfPreservation",
     summary="Set the threshold of self-preservation",
-    responses=write(ReceiptAnswer, *BODY_PROBLEMS),
-    openapi_extra=body(SelfPreservationBody),
+    responses=write_responses(ReceiptAnswer, *BODY_PROBLEMS),
+    openapi_extra=request_body(SelfPreservationBody),
 )
 async def set_self_preservation(request: Request) -> Response:
     """The live switch selfPreservationPercent, for every gateway of the log, over their options, also after restarts.
@@ -158,7 +165,7 @@ async def set_self_preservation(request: Request) -> Response:
     "/self-preservation/end",
     operation_id="endSelfPreservation",
     summary="End a pause of expiry",
-    responses=write(ReceiptAnswer),
+    responses=write_responses(ReceiptAnswer),
 )
 async def end_self_preservation(request: Request) -> Response:
     """End a pause: overdue brokers expire at once, others at their deadlines.

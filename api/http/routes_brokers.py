@@ -9,7 +9,7 @@ from starlette.responses import Response
 from api.http.answers import HeartbeatAnswer, ReceiptAnswer, RegistrationAnswer
 from api.http.context import context_of
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
-from api.http.openapi import BODY_PROBLEMS, body, write
+from api.http.openapi import BODY_PROBLEMS, request_body, write_responses
 from api.http.problems import REFUSED
 from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker
@@ -22,8 +22,8 @@ router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
     "/register",
     operation_id="registerBroker",
     summary="Register a broker",
-    responses=write(RegistrationAnswer, *BODY_PROBLEMS, REFUSED),
-    openapi_extra=body(RegisterBrokerBody),
+    responses=write_responses(RegistrationAnswer, *BODY_PROBLEMS, REFUSED),
+    openapi_extra=request_body(RegisterBrokerBody),
 )
 async def register(request: Request) -> Response:
     """REGISTER_BROKER (103): register a broker with its address and topics.
@@ -58,8 +58,8 @@ async def register(request: Request) -> Response:
     "/heartbeat",
     operation_id="heartbeat",
     summary="Send the heartbeat of a broker",
-    responses=write(HeartbeatAnswer, *BODY_PROBLEMS),
-    openapi_extra=body(BrokerHeartbeatBody),
+    responses=write_responses(HeartbeatAnswer, *BODY_PROBLEMS),
+    openapi_extra=request_body(BrokerHeartbeatBody),
 )
 async def heartbeat(request: Request) -> Response:
     """BROKER_HEARTBEAT (904): move the deadline of a registered broker.
@@ -80,8 +80,8 @@ async def heartbeat(request: Request) -> Response:
     "/unregister",
     operation_id="unregisterBroker",
     summary="Unregister a broker",
-    responses=write(ReceiptAnswer, *BODY_PROBLEMS),
-    openapi_extra=body(UnregisterBrokerBody),
+    responses=write_responses(ReceiptAnswer, *BODY_PROBLEMS),
+    openapi_extra=request_body(UnregisterBrokerBody),
 )
 async def unregister(request: Request) -> Response:
     """UNREGISTER_BROKER (104): remove an address, and with the last one of a brokerName its queue rows.

@@ -16,10 +16,10 @@ from starlette.responses import Response
 from api.http.answers import BrokerAnswer, BrokerListAnswer, LiveBroker
 from api.http.context import context_of
 from api.http.etag import NOTHING, read_headers
-from api.http.openapi import PAST_PROBLEMS, read
+from api.http.openapi import PAST_PROBLEMS, read_responses
 from api.http.parameters import Cluster
 from api.http.problems import NOT_FOUND, Problem
-from api.http.reads import PastQuery, answer, seen
+from api.http.reads import PastQuery, answer, requested_view
 from lake.history import history as past
 from nameserver.route_queries import broker_data, cluster_info
 from nameserver.state_machine.state import LiveInfo, LiveKey
@@ -45,11 +45,11 @@ class BrokersQuery(PastQuery):
     "/clusters",
     operation_id="getClusters",
     summary="List broker groups and clusters",
-    responses=read(ClusterInfo, *PAST_PROBLEMS),
+    responses=read_responses(ClusterInfo, *PAST_PROBLEMS),
 )
 async def get_clusters(request: Request, query: Annotated[PastQuery, Query()]) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the registered ones, also for acting masters."""
-    view, position = await seen(request, query, past.clusters_at)
+    view, position = await requested_view(request, query, past.clusters_at)
     found = await _in_a_thread_if_large(view, lambda: encode_cluster_info(cluster_info(view), numeric_keys=False))
     return answer(request, found, position)
 
@@ -58,7 +58,7 @@ async def get_clusters(request: Request, query: Annotated[PastQuery, Query()]) -
     "/brokers",
     operation_id="listBrokers",
     summary="List live brokers",
-    responses=read(BrokerListAnswer, *PAST_PROBLEMS),
+    responses=read_responses(BrokerListAnswer, *PAST_PROBLEMS),
 )
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]) -> Response:
     """Every live broker address with the time of its last heartbeat, its timeout and its last registration.
@@ -66,7 +66,7 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     In the live view `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is at most
     ten seconds old, because times of heartbeats reach the tables that often. Expiry does not depend on it.
     """
-    view, position = await seen(request, query, past.brokers_at)
+    view, position = await requested_view(request, query, past.brokers_at)
     rows = (row for row in view.all_live_rows() if query.cluster is None or row[0][1] == query.cluster)
     found = await _in_a_thread_if_large(view, lambda: _encode(BrokerListAnswer(brokers=_live_list(view, rows))))
     return answer(request, found, position)
@@ -76,7 +76,7 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     "/brokers/{brokerName:name}",
     operation_id="getBroker",
     summary="Return a broker group",
-    responses=read(BrokerAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    responses=read_responses(BrokerAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_broker(
     request: Request,
@@ -84,7 +84,7 @@ async def get_broker(
     query: Annotated[PastQuery, Query()],
 ) -> Response:
     """A broker group: its addresses by brokerId, its number of topics, and its live rows."""
-    view, position = await seen(request, query, partial(past.broker_at, broker_name=broker_name))
+    view, position = await requested_view(request, query, partial(past.broker_at, broker_name=broker_name))
     rows = (((broker_name, *key), live) for key, live in view.live_rows(broker_name).items())
     if broker_name not in view.groups:
         when = "now" if query.past is None else "then"

@@ -21,7 +21,7 @@ from api.gateway.gateway import Gateway, Reads
 from api.gateway.metrics import CONTENT_TYPE
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
-from api.http.openapi import errors, plain, text
+from api.http.openapi import json_response, problem_responses, text_response
 from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
 from api.http.reads import check_once, uncached
 from api.live_view.replica import LiveReplica
@@ -149,7 +149,7 @@ _JAVA_FRAMES: Final = re.compile(r"( at [\w.$/<>]+\([^()]*\))+")
     "/healthz",
     operation_id="health",
     summary="Check that the process is alive",
-    responses={200: plain(HealthAnswer, "It is.")},
+    responses={200: json_response(HealthAnswer, "It is.")},
 )
 async def health(request: Request) -> Response:
     """200 as long as the event loop runs. If it does not answer, restart the process.
@@ -174,9 +174,9 @@ async def health(request: Request) -> Response:
     operation_id="ready",
     summary="Check that this gateway answers routes",
     responses={
-        200: plain(ReadyAnswer, "It does. `checks` may name something that is wrong all the same."),
-        503: plain(ReadyAnswer, "It does not; with `strict`: something is wrong. `checks` says what."),
-        **errors(BAD_PARAMETER),
+        200: json_response(ReadyAnswer, "It does. `checks` may name something that is wrong all the same."),
+        503: json_response(ReadyAnswer, "It does not; with `strict`: something is wrong. `checks` says what."),
+        **problem_responses(BAD_PARAMETER),
     },
 )
 async def ready(
@@ -238,8 +238,8 @@ async def ready(
     operation_id="foldHealth",
     summary="Check that the fold runs and keeps up",
     responses={
-        200: plain(FoldHealthAnswer, "It is, and does."),
-        503: plain(FoldHealthAnswer, "It is not; `reason` says why. Routes are answered all the same."),
+        200: json_response(FoldHealthAnswer, "It is, and does."),
+        503: json_response(FoldHealthAnswer, "It is not; `reason` says why. Routes are answered all the same."),
     },
 )
 async def fold_health(request: Request) -> Response:
@@ -271,7 +271,7 @@ async def fold_health(request: Request) -> Response:
     operation_id="metrics",
     summary="Return metrics for Prometheus",
     response_class=Response,
-    responses={200: text("text/plain", "The text exposition format."), **errors(UNAUTHORIZED)},
+    responses={200: text_response("text/plain", "The text exposition format."), **problem_responses(UNAUTHORIZED)},
 )
 async def metrics(request: Request) -> Response:
     """Counters, latencies and gauges. No label contains a topic.

@@ -22,7 +22,7 @@ from api.http.answers import (
 )
 from api.http.context import context_of
 from api.http.events import EventFilter
-from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, Responses, errors, read, text
+from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, Responses, problem_responses, read_responses, text_response
 from api.http.parameters import Format, TopicPath, number
 from api.http.problems import BAD_PARAMETER, NOT_FOUND, TOPIC_NOT_EXIST, FieldError, Kind, Problem, fields_problem
 from api.http.reads import (
@@ -35,9 +35,9 @@ from api.http.reads import (
     answer,
     ask_history,
     begin,
+    hide_settings,
     list_answer,
     next_link,
-    visible,
 )
 from lake.history.as_of import NOW, rfc3339
 from lake.history.change_json import (
@@ -110,7 +110,7 @@ class EpochsQuery(ReadQuery):
 def _in_formats(found: Responses) -> Responses:
     """An answer that comes as CSV and as lines of JSON, too."""
     for media in (Format.CSV, Format.NDJSON):
-        found[200]["content"] |= text(media, "")["content"]
+        found[200]["content"] |= text_response(media, "")["content"]
     return found
 
 
@@ -118,7 +118,7 @@ def _in_formats(found: Responses) -> Responses:
     "/changes",
     operation_id="listChanges",
     summary="List all changes, newest first",
-    responses=_in_formats(read(ChangesAnswer, *PAST_PROBLEMS)),
+    responses=_in_formats(read_responses(ChangesAnswer, *PAST_PROBLEMS)),
 )
 async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()]) -> Response:
     """Rows of routeChangeTable that lead from the state at `from` to the state at `to`.
@@ -133,7 +133,7 @@ async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query(
     "/topics/{topic:names}/changes",
     operation_id="getTopicChanges",
     summary="List the changes of a topic's route",
-    responses=_in_formats(read(ChangesAnswer, *PAST_PROBLEMS)),
+    responses=_in_formats(read_responses(ChangesAnswer, *PAST_PROBLEMS)),
 )
 async def get_topic_changes(
     request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()]
@@ -156,7 +156,7 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
         "changes",
         lambda history: list_changes(history, asked, limit=query.limit, cursor=query.cursor),
     )
-    rows = visible(request, map(change_members, found.changes))
+    rows = hide_settings(request, map(change_members, found.changes))
     body = {"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor})
     return list_answer(request, body, position, CHANGE_COLUMNS, rows, found.next_cursor)
 
@@ -165,7 +165,7 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
     "/diff",
     operation_id="getDiff",
     summary="Compare two points in time",
-    responses=read(DiffAnswer, *PAST_PROBLEMS),
+    responses=read_responses(DiffAnswer, *PAST_PROBLEMS),
 )
 async def get_diff(request: Request, query: Annotated[DiffQuery, Query()]) -> Response:
     """The rows of the state tables that differ between `from` and `to`, by table, broker group and key.
@@ -181,7 +181,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()]) -> Re
     body = {
         "from": point_members(found.before),
         "to": point_members(found.after),
-        "differences": visible(request, map(difference_members, found.differences)),
+        "differences": hide_settings(request, map(difference_members, found.differences)),
         "nextCursor": found.next_cursor,
     }
     return answer(request, body, position, headers=next_link(request, found.next_cursor))
@@ -191,7 +191,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()]) -> Re
     "/epochs",
     operation_id="listEpochs",
     summary="List epochs",
-    responses=read(EpochsAnswer),
+    responses=read_responses(EpochsAnswer),
 )
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()]) -> Response:
     """Rows of routeCommitTable, newest first. `versions` has the versions for VERSION AS OF in SQL."""
@@ -252,7 +252,7 @@ class BlameQuery(ReadQuery, MissingQuery):
     "/topics/{topic:names}/timeline",
     operation_id="getTopicTimeline",
     summary="List the states of a topic's route",
-    responses=read(TopicTimelineAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
+    responses=read_responses(TopicTimelineAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
 async def get_topic_timeline(request: Request, topic: TopicPath, query: Annotated[TimelineQuery, Query()]) -> Response:
     """Intervals in which a topic could be written and read, with queues and brokers, newest first.
@@ -268,7 +268,7 @@ async def get_topic_timeline(request: Request, topic: TopicPath, query: Annotate
     "/brokers/{brokerName:name}/timeline",
     operation_id="getBrokerTimeline",
     summary="List the states of a broker group",
-    responses=read(BrokerTimelineAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    responses=read_responses(BrokerTimelineAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_broker_timeline(
     request: Request,
@@ -287,7 +287,7 @@ async def get_broker_timeline(
     "/topics/{topic:names}/blame",
     operation_id="getTopicBlame",
     summary="Return the last change of each field of a topic's route",
-    responses=read(BlameAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
+    responses=read_responses(BlameAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
 async def get_topic_blame(request: Request, topic: TopicPath, query: Annotated[BlameQuery, Query()]) -> Response:
     """For each field of the route, now or at `as_of`, the change that set its value.
@@ -359,7 +359,10 @@ class EventsQuery(ReadQuery):
     operation_id="listenEvents",
     summary="Subscribe to epochs (server-sent events)",
     response_class=Response,
-    responses={200: text("text/event-stream", "Events, until the client goes."), **errors(*READ_PROBLEMS)},
+    responses={
+        200: text_response("text/event-stream", "Events, until the client goes."),
+        **problem_responses(*READ_PROBLEMS),
+    },
 )
 async def listen_events(
     request: Request,

@@ -16,10 +16,10 @@ from api.http.context import HttpContext, context_of
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
 from api.http.naming_rules import text_problem
-from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, body, read, write
+from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, read_responses, request_body, write_responses
 from api.http.parameters import check_name
 from api.http.problems import NOT_FOUND, Problem
-from api.http.reads import MissingQuery, PastQuery, answer, seen
+from api.http.reads import MissingQuery, PastQuery, answer, requested_view
 from api.http.writes import read_body, receipt_answer
 from lake.history.history import kv_at
 from schemas.events import DeleteKvConfig, PutKvConfig
@@ -41,11 +41,11 @@ class KvListQuery(PastQuery, MissingQuery):
     "/{namespace:name}",
     operation_id="listKv",
     summary="List the entries of a namespace",
-    responses=read(KvTableAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    responses=read_responses(KvTableAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def list_kv(request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()]) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace exists from its first key on, also without keys. Others are 404."""
-    view, position = await seen(request, query, partial(kv_at, namespace=namespace))
+    view, position = await requested_view(request, query, partial(kv_at, namespace=namespace))
     table = view.kv_list(namespace)
     if table is None and not query.is_empty_fine:
         raise _missing(position, f"there is no namespace {namespace!r}")
@@ -57,11 +57,11 @@ async def list_kv(request: Request, namespace: Namespace, query: Annotated[KvLis
     "/{namespace:name}/{key:names}",
     operation_id="getKv",
     summary="Return an entry",
-    responses=read(KvAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    responses=read_responses(KvAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_kv(request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()]) -> Response:
     """GET_KV_CONFIG (101). A missing entry is 404 with QUERY_NOT_FOUND (22)."""
-    view, position = await seen(request, query, partial(kv_at, namespace=namespace, key=key))
+    view, position = await requested_view(request, query, partial(kv_at, namespace=namespace, key=key))
     value = view.kv_get(namespace, key)
     if value is None:
         raise _missing(position, f"there is no key {key!r} in namespace {namespace!r}")
@@ -72,8 +72,8 @@ async def get_kv(request: Request, namespace: Namespace, key: Key, query: Annota
     "/{namespace:name}/{key:names}",
     operation_id="putKv",
     summary="Set an entry",
-    responses=write(ReceiptAnswer, *BODY_PROBLEMS),
-    openapi_extra=body(PutKvConfigBody),
+    responses=write_responses(ReceiptAnswer, *BODY_PROBLEMS),
+    openapi_extra=request_body(PutKvConfigBody),
 )
 async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """PUT_KV_CONFIG (100). The first key of a namespace creates it.
@@ -98,7 +98,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     "/{namespace:name}/{key:names}",
     operation_id="deleteKv",
     summary="Delete an entry",
-    responses=write(ReceiptAnswer),
+    responses=write_responses(ReceiptAnswer),
 )
 async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """DELETE_KV_CONFIG (102). If the entry does not exist, the outcome is `unchanged`. The namespace stays."""

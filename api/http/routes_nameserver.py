@@ -16,7 +16,7 @@ from starlette.responses import Response
 from api.gateway.live_gateways import live_addresses
 from api.http.answers import ConfigAnswer
 from api.http.context import context_of
-from api.http.openapi import READ_PROBLEMS, errors, plain, text
+from api.http.openapi import READ_PROBLEMS, json_response, problem_responses, text_response
 from api.http.problems import BUSY, FORBIDDEN, Problem
 from api.http.reads import check_once, uncached
 from api.settings.gateway import shown_settings
@@ -33,8 +33,8 @@ _ADDRESSES_HEADERS: Final = {"cache-control": "no-store", "content-type": "text/
     operation_id="getConfig",
     summary="Return the NameServer's configuration",
     responses={
-        200: plain(ConfigAnswer, "The keys that mean something here, by name."),
-        **errors(*READ_PROBLEMS, FORBIDDEN),
+        200: json_response(ConfigAnswer, "The keys that mean something here, by name."),
+        **problem_responses(*READ_PROBLEMS, FORBIDDEN),
     },
 )
 async def get_config(request: Request) -> Response:
@@ -56,7 +56,7 @@ async def get_config(request: Request) -> Response:
     operation_id="nameServers",
     summary="List the NameServers",
     response_class=Response,
-    responses={200: text("text/plain", "`IP:PORT;IP:PORT`, sorted; never empty."), **errors(BUSY)},
+    responses={200: text_response("text/plain", "`IP:PORT;IP:PORT`, sorted; never empty."), **problem_responses(BUSY)},
 )
 async def name_servers(request: Request) -> Response:
     """Addresses for stock clients that find NameServers by a domain: all gateways of this log that wrote within 15 s.

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from api.http.answers import ActivityAnswer, LifelinesAnswer, ReportAnswer, ReportsAnswer, ReportSpecAnswer
 from api.http.etag import ReadPosition
-from api.http.openapi import PAST_PROBLEMS, read
+from api.http.openapi import PAST_PROBLEMS, read_responses
 from api.http.parameters import number
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer
@@ -61,7 +61,7 @@ class ReportQuery(WindowQuery, PageQuery):
     "/reports",
     operation_id="listReports",
     summary="The reports there are",
-    responses=read(ReportsAnswer),
+    responses=read_responses(ReportsAnswer),
 )
 async def list_reports(request: Request, query: Annotated[ReadQuery, Query()]) -> Response:
     """Definitions of the reports: what a row means, what a chart shows, and which changes are behind a row."""
@@ -73,7 +73,7 @@ async def list_reports(request: Request, query: Annotated[ReadQuery, Query()]) -
     "/reports/{name}",
     operation_id="getReport",
     summary="Return a report on a window of time",
-    responses=read(ReportAnswer, *PAST_PROBLEMS),
+    responses=read_responses(ReportAnswer, *PAST_PROBLEMS),
 )
 async def get_report(
     request: Request,
@@ -131,7 +131,7 @@ class ActivityQuery(WindowQuery):
     "/activity",
     operation_id="getActivity",
     summary="Count changes over time",
-    responses=read(ActivityAnswer, *PAST_PROBLEMS),
+    responses=read_responses(ActivityAnswer, *PAST_PROBLEMS),
 )
 async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()]) -> Response:
     """Rows of routeChangeTable, counted by command into points of equal width, which are aligned to UTC.
@@ -160,7 +160,7 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
     "/lifelines",
     operation_id="getLifelines",
     summary="List the times at which each broker address was alive",
-    responses=read(LifelinesAnswer, *PAST_PROBLEMS),
+    responses=read_responses(LifelinesAnswer, *PAST_PROBLEMS),
 )
 async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()]) -> Response:
     """Lives that reach into the window, by broker, address and time, and turns of the write permission of their topics.
