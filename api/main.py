@@ -11,10 +11,10 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from api.gateway.gateway import GatewaySettings
 from api.gateway.worker_metrics import WorkerMetrics
 from api.http.server import serve_http
 from api.http.settings import HttpSettings
+from api.settings.gateway import GatewaySettings
 from api.wiring import GatewayParts
 from eventlog.open import open_reader
 from eventlog.sqlite.file import wal_bytes

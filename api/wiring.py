@@ -10,13 +10,14 @@ from typing import Final
 
 import msgspec
 
-from api.gateway.gateway import Gateway, GatewaySettings, Reads
+from api.gateway.gateway import Gateway
 from api.gateway.metrics import Metrics, RemotingMeter
 from api.gateway.registrations import Registrations
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
 from api.remoting.access import RemotingAccess
 from api.remoting.handlers import NameServerHandler
+from api.settings.gateway import GatewaySettings, Reads
 from eventlog.base import LogReader
 from eventlog.group_commit import LogClient
 from lake.history.history import History

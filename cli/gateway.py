@@ -57,9 +57,9 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
     from runtime.no_pandas import keep_pandas_out
 
     keep_pandas_out()
-    from api.gateway.gateway import GatewaySettings
     from api.http.settings import from_environment
     from api.main import run_gateway
+    from api.settings.gateway import GatewaySettings
     from api.settings.namesrv import NamesrvProperties, gateway_settings, read, remoting_settings
 
     properties = NamesrvProperties() if options.config is None else read(options.config)

@@ -453,6 +453,3 @@ class Gateway:
         self.live_view.move(view, offset if self.replica.fallback_reason is None else self._committed_offset(view))
         if view.namesrv_config != config:
             self._take_settings()
-
-
-__all__ = ["Gateway", "GatewaySettings", "Reads", "Receipt"]

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
-from api.gateway.gateway import Gateway, Reads
+from api.gateway.gateway import Gateway
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http import (
@@ -73,6 +73,7 @@ from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
+from api.settings.gateway import Reads
 from lake.history.history import History
 from nameserver.answers import RouteAnswers
 from remoting.server.refusals import Refusals

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
-from api.gateway.gateway import Gateway, Reads
+from api.gateway.gateway import Gateway
 from api.gateway.live_gateways import Resolver
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
@@ -19,6 +19,7 @@ from api.http.history_pool import HistoryPool
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
+from api.settings.gateway import Reads
 from nameserver.answers import RouteAnswers
 from nameserver.view.sorted_topics import SortedTopics, TopicCounts
 from remoting.server.refusals import Refusals

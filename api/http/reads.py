@@ -16,12 +16,12 @@ from fastapi import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from api.gateway.gateway import Reads
 from api.gateway.watched_view import WatchedView
 from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.parameters import Format, number, parse_number, wanted_format
 from api.http.problems import BAD_PARAMETER, OTHER_LAKE, FieldError, Problem, busy, fields_problem
+from api.settings.gateway import Reads
 from lake.history.as_of import NOW, AsOf
 from lake.history.change_json import csv_text, json_lines, without_settings
 from lake.history.history import History

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.gateway.gateway import Gateway, Reads
+from api.gateway.gateway import Gateway
 from api.gateway.metrics import CONTENT_TYPE
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
@@ -25,6 +25,7 @@ from api.http.openapi import json_response, problem_responses, text_response
 from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
 from api.http.reads import check_once, uncached
 from api.live_view.replica import LiveReplica
+from api.settings.gateway import Reads
 from runtime.version import release
 
 _MAX_EPOCHS_BEHIND: Final = 50

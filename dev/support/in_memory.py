@@ -18,11 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from api.gateway.gateway import Gateway, GatewaySettings
+from api.gateway.gateway import Gateway
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.live_view.live_state import LiveState
 from api.remoting.handlers import NameServerHandler
+from api.settings.gateway import GatewaySettings
 from api.wiring import follow_switches
 from dev.model.settings import Settings
 from dev.model.wire import Request, Response

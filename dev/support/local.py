@@ -21,10 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from api.gateway.gateway import Gateway, GatewaySettings
+from api.gateway.gateway import Gateway
 from api.http.app import HttpApp, close_app
 from api.http.server import serve_http
 from api.http.settings import HttpSettings
+from api.settings.gateway import GatewaySettings
 from api.wiring import GatewayParts
 from dev.model import codes
 from dev.model.client import RemotingClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from api.gateway.gateway import GatewaySettings
+from api.settings.gateway import GatewaySettings
 from eventlog.base import Appended, Entry, EventLog, LogEnd
 from eventlog.worker import ResumingLog
 

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.gateway.gateway import Reads
+from api.settings.gateway import Reads
 from dev.support.http_api import broker
 from dev.support.local import LocalGateway, LocalLake
 from ops.backup.restore import restore

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from api.gateway import gateway as gateways
-from api.gateway.gateway import Gateway, Reads
+from api.gateway.gateway import Gateway
 from api.gateway.watched_view import WatchedView
 from api.live_view.replica import LiveReplica
+from api.settings.gateway import Reads
 from dev.histories.steps import Send
 from dev.model import codes
 from dev.model.client import RemotingClient

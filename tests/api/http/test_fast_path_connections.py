@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.gateway.gateway import Reads
+from api.settings.gateway import Reads
 from dev.support.http_api import HttpApi, broker
 from schemas.events import Actor, Clock
 from tests.api.http.wire import PATH, exchange, get, tag, wires

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from api.gateway.gateway import Reads
 from api.http.answers import FoldHealthAnswer, HealthAnswer, ReadyAnswer
 from api.http.settings import HttpSettings
+from api.settings.gateway import Reads
 from dev.support.http_api import HttpApi, broker, parsed, problem
 from dev.support.loops import until
 

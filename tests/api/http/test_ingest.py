@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from api.gateway.gateway import Reads
 from api.http.answers import AddAnswer, HeartbeatAnswer, ReceiptAnswer, RegistrationAnswer, WipeAnswer
 from api.http.settings import HttpSettings
+from api.settings.gateway import Reads
 from dev.support.http_api import JSON, HttpApi, broker, parsed, problem
 from dev.support.loops import until
 from schemas.errors import UnavailableError

@@ -9,10 +9,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from api.gateway.gateway import Reads
 from api.http.answers import BrokerAnswer, BrokerListAnswer, KvAnswer, TopicListAnswer
 from api.http.etag import NOTHING, entity_tag, matches
 from api.http.settings import HttpSettings
+from api.settings.gateway import Reads
 from dev.support.http_api import HttpApi, broker, parsed, problem
 from nameserver.answers import body_digest
 from nameserver.route_queries import cluster_info, pick_up_topic_route

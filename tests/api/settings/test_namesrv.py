@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from api.gateway.gateway import GatewaySettings
+from api.settings.gateway import GatewaySettings
 from api.settings.keys import KEYS, LIVE_KEYS, Use, nearest
 from api.settings.namesrv import NamesrvProperties, check, gateway_settings, listen_address, read, remoting_settings
 from cli import main as cli
