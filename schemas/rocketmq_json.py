@@ -281,16 +281,7 @@ def decode_topic_route(data: bytes) -> TopicRouteData:
         broker_datas=[group.data() for group in found.broker_datas or ()],
         filter_server_table=found.filter_server_table or {},
         order_topic_conf=found.order_topic_conf,
-        queue_datas=[
-            QueueData(
-                broker_name=row.broker_name,
-                perm=row.perm,
-                read_queue_nums=row.read_queue_nums,
-                topic_sys_flag=row.topic_sys_flag,
-                write_queue_nums=row.write_queue_nums,
-            )
-            for row in found.queue_datas or ()
-        ],
+        queue_datas=msgspec.convert(found.queue_datas or [], list[QueueData], from_attributes=True),
         topic_queue_mapping_by_broker=found.topic_queue_mapping_by_broker,
     )
 
