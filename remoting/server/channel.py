@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection on the event loop: `RemotingConnection` with a socket, and bounds on all that a peer can make grow.
 
-How a request travels::
+Path of a request::
 
-    data_received -> frames -> what `RequestCache` recognises: answered in the same turn, all answers in one write
-                            -> all others: Handler.handle in a task of its own, answered when it is done
+    data_received -> frames -> recognised by `RequestCache`: answered in the same turn, all answers in one write
+                            -> all others: Handler.handle in a task of its own, answered at the end of the task
 
-What a peer can do and what stops it:
+Behaviour of a peer, and the bound that stops it:
 
 =====================================  =====================================================================
-sends and never reads                  above `write_high_bytes` nothing more is read, handled or answered; after
-                                       the idle timeout the connection is dropped, sooner if all of them together
-                                       hold `max_unread_bytes`
-sends faster than is handled           `max_in_flight` requests or their bytes, then reading pauses
-announces a frame and lets it starve   `frame_deadline_s`, plus what a slow but steady upload needs; dropped sooner
-                                       if all of them together hold `max_received_bytes`
-says nothing                           `idle_timeout_s`; sooner if it is among `max_connections`
-sends large frames, as many do         takes turns with the others (`FairQueue`)
-sends HTTP, noise, or TLS where there  closed at the first length field; HTTP is told where it belongs
-is none (else: `remoting.server.tls_channel`)
+sends and never reads                  above `write_high_bytes` nothing more is read, handled or answered. The
+                                       connection is closed after the idle timeout, or sooner if all such
+                                       connections together hold `max_unread_bytes`
+sends faster than the server handles   after `max_in_flight` requests or `max_in_flight_bytes`, reading pauses
+announces a frame, does not finish it  closed after `frame_deadline_s`, plus time for a slow but steady upload, or
+                                       sooner if all such connections together hold `max_received_bytes`
+sends nothing                          closed after `idle_timeout_s`, or sooner if `max_connections` is reached
+sends large frames, like many others   is read in turn with the others (`FairQueue`)
+sends HTTP, or bytes of no protocol    closed at the first length field. An HTTP client gets the right address
+sends TLS to a port without TLS        closed at the first length field (with TLS: `remoting.server.tls_channel`)
 =====================================  =====================================================================
 
-The connection that holds most, for longest, is evicted for the sake of others (`remoting.codec.bounds`).
+If memory is short, the connection that has held most for longest is evicted (`remoting.codec.bounds`).
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer, NettyRemotingAbstract, NettyServerConfig.
 """
@@ -47,7 +47,7 @@ from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
 SHARED_BYTES: Final = 64 * 1024
-"""Bodies from here on are sent without a copy: every peer that waits for this answer waits for the same bytes."""
+"""Size of a body, in bytes, from which on it is sent without a copy. All peers with this answer share its bytes."""
 
 _HTTP_REFUSAL: Final = (
     f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(HTTP_IS_ELSEWHERE) + 1}\r\n"
@@ -55,10 +55,10 @@ _HTTP_REFUSAL: Final = (
 ).encode()
 
 _GO_AWAY: Final = b"\0\0\0\0\0\0\0\x01" + GRPC_IS_ELSEWHERE.encode()
-# SETTINGS without any, then GOAWAY with PROTOCOL_ERROR and a text, which gRPC clients show (RFC 9113, 6.5 and 6.8).
+# An empty SETTINGS frame, then GOAWAY with PROTOCOL_ERROR and a text that gRPC clients show (RFC 9113, 6.5 and 6.8).
 _HTTP_2_REFUSAL: Final = b"\0\0\0\x04" + bytes(5) + len(_GO_AWAY).to_bytes(3) + b"\x07" + bytes(5) + _GO_AWAY
 InlineAuthorizer = Callable[[Any, "Connection"], Reply]
-"""Returns the reply to what `RequestCache` has found, or its refusal; what it raises becomes one."""
+"""Returns the reply to a request that `RequestCache` recognises, or a refusal. An exception becomes an error reply."""
 
 FIELD_BYTES: Final = 160
 """Memory of a header field without its name and value, in bytes: its place in the dict, and two objects."""
@@ -71,17 +71,17 @@ class Handler(Protocol):
     """Interface that the server calls for connections and requests. All methods are called on the event loop."""
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Reply | None:
-        """The answer to a request; None for none at all. What it raises becomes an answer (`answers.failure`).
+        """The answer to a request, or None for no answer. An exception becomes an answer (`Server.failure`).
 
-        A large body has to be the same object for all who are told the same: it is kept until the last has read it.
-        A code it does not know gets `answers.not_supported`.
+        A large body must be one object for all peers that get the same answer: it stays in memory until the last peer
+        has read it. An unknown request code gets the answer REQUEST_CODE_NOT_SUPPORTED.
         """
 
     def on_connect(self, connection: Connection) -> None:
-        """A peer has connected."""
+        """Called after a peer has connected."""
 
     def on_close(self, connection: Connection) -> None:
-        """A connection is gone, whoever ended it; `close_reason` says why."""
+        """Called after a connection ended, from either side. `close_reason` has the reason."""
 
 
 class Server(Protocol):
@@ -98,42 +98,42 @@ class Server(Protocol):
     is_closing: bool
 
     def admit(self, connection: Connection) -> bool:
-        """Count a connection in and give it an id; False if it has to go."""
+        """Count a connection and give it an id. Returns False if the connection is refused."""
 
     def release(self, connection: Connection) -> None:
-        """Count it out."""
+        """Remove a closed connection from the counts."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a request; the server keeps the task alive."""
+        """Run a request as a task. The server keeps a reference to the task until it ends."""
 
     def failure(self, error: Exception, connection: Connection) -> RemotingCommand:
-        """The answer to a request whose handling raised; the unexpected is logged."""
+        """The answer to a request after its handler raised an exception. An unexpected exception is logged."""
 
     def count(self, request_code: int, response_code: int) -> None:
         """Count an answer."""
 
     def guard(self, callback: Callable[[Connection], None], connection: Connection) -> None:
-        """Call back; what it raises must not take the connection down."""
+        """Call a callback of the handler. An exception in it does not end the connection."""
 
 
 class Connection(Secured):
-    """One connection, as handlers see it.
+    """One connection, with the attributes and methods for handlers.
 
     Attributes:
-        id: Unique for all time.
+        id: Unique id, also across restarts.
         peer: host:port at the other end of the socket.
         address: Address of the peer for limits by address.
         last_read: Time of the last received bytes, on the server's clock.
-        has_spoken: Whether a whole request has come.
-        has_registered: Whether a broker has registered over it; handlers set it.
-        is_tls: Whether it is encrypted.
+        has_spoken: Whether the peer has sent a complete request.
+        has_registered: Whether a broker has registered over the connection. Handlers set it.
+        is_tls: Whether the connection is encrypted.
         certificate_names: Names in the peer's verified certificate; empty without one.
         known: Data that the handler keeps about the peer.
-        close_reason: Reason why it was closed; None while it is open.
+        close_reason: Reason why the connection was closed, or None while it is open.
     """
 
     def __init__(self, server: Server) -> None:
-        """Made by `RemotingServer` for each accepted socket."""
+        """Create the connection. `RemotingServer` does this for each accepted socket."""
         settings = server.settings
         self.id = ""
         self.peer = ""
@@ -178,7 +178,7 @@ class Connection(Secured):
         """Send a request of the server's own, such as NOTIFY_MIN_BROKER_ID_CHANGE.
 
         Returns:
-            Whether it was sent; not when the connection is closing or the peer does not read.
+            True if the request was sent. False if the connection is closing, or if the peer does not read.
         """
         transport = self._open
         if transport is None or not self._writing:
@@ -187,7 +187,7 @@ class Connection(Secured):
         return True
 
     def close(self, reason: str) -> None:
-        """Close after what was written has been sent."""
+        """Close the connection after all written data has been sent."""
         if self.close_reason is None and self._transport is not None:
             self.close_reason = reason
             self._closing_since = self._server.now
@@ -195,7 +195,7 @@ class Connection(Secured):
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Drop it at once, with whatever was not sent."""
+        """Close the connection immediately. Data not yet sent is lost."""
         if self._transport is not None:
             if self.close_reason is None:
                 self.close_reason = reason
@@ -203,7 +203,7 @@ class Connection(Secured):
             self._transport.abort()
 
     def let_go(self, command: RemotingCommand) -> None:
-        """Drop the body of a request that is needed no more; its bytes are free for others."""
+        """Drop the body of a request that is no longer needed, so that other requests can use the memory."""
         size = len(command.body)
         command.body = b""
         self._account_in_flight(-size)
@@ -211,20 +211,20 @@ class Connection(Secured):
     # --- remoting.server.tls_channel.Secured ---
 
     def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
-        """The handshake is done: from now on through this transport."""
+        """Use the encrypted transport from now on, after the handshake."""
         self._transport = self._tls = transport
         self.is_tls = True
         self.certificate_names = names
 
     def refuse_tls(self, reason: str, detail: str) -> None:
-        """Plain where only TLS is taken, or TLS that failed."""
+        """Refuse and close the connection: TLS is required and the peer does not use it, or TLS failed."""
         self._server.refusals.note(reason, self.peer, detail)
         self.close(f"{reason}: {detail}")
 
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it in, or refuse it. One that was reset before it was taken has no address any more: it is nobody's."""
+        """Admit the connection or refuse it. If the peer reset it before the accept, it has no address: abort it."""
         stream = cast("asyncio.Transport", transport)
         peer = stream.get_extra_info("peername")
         if peer is None:
@@ -242,7 +242,7 @@ class Connection(Secured):
         self._server.guard(self._handler.on_connect, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it out. Requests in flight are carried through; their answers go nowhere."""
+        """Release the connection. Requests in flight are completed, and their answers are dropped."""
         if self._transport is None:
             return
         self._transport = None
@@ -253,7 +253,7 @@ class Connection(Secured):
         self._server.guard(self._handler.on_close, self)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, answer what they complete."""
+        """Receive bytes, and process the requests that they complete."""
         if self.close_reason is not None:
             return
         incoming = self._incoming
@@ -275,7 +275,7 @@ class Connection(Secured):
             self._note_unfinished(incoming.buffered_bytes, len(data))
 
     def pause_writing(self) -> None:
-        """The peer does not read: stop answering, hence stop reading."""
+        """Stop answering and reading, because the peer does not read its answers."""
         self._writing = False
         self._may_answer.clear()
         self._not_writing_since = self._server.now
@@ -284,7 +284,7 @@ class Connection(Secured):
         self._memory.stopped_reading(self)
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Answer and read again, because the peer reads its answers again."""
         self._writing = True
         self._shared_bytes = 0
         self._may_answer.set()
@@ -294,7 +294,7 @@ class Connection(Secured):
     # --- requests ---
 
     def _process(self, received: list[Received]) -> None:
-        """Answer what was recognised, start the others; what does not fit within the bounds waits in the backlog."""
+        """Answer recognised requests and start the others. Requests beyond the bounds wait in the backlog."""
         transport = self._transport
         if transport is None:
             return
@@ -331,7 +331,7 @@ class Connection(Secured):
             transport.write(b"".join(out))
 
     def _start(self, command: RemotingCommand) -> bool:
-        """Begin a request, unless the bounds forbid it for now."""
+        """Start a request. Returns False if the bounds do not allow it now."""
         settings = self._settings
         if not self._writing:
             return False
@@ -348,9 +348,9 @@ class Connection(Secured):
         return True
 
     async def _serve(self, command: RemotingCommand) -> None:
-        """Handle one request from start to answer. While the peer does not read there is none, nor is it prepared."""
+        """Handle one request and send its answer. If the peer does not read, the request goes back to the backlog."""
         if not self._writing and self._transport is not None:
-            # An answer in this turn of the loop was more than the peer reads.
+            # An answer in this turn of the loop has filled the write buffer.
             self._in_flight -= 1
             self._account_in_flight(-size_of(command))
             self._postpone([command, *self._backlog])
@@ -394,7 +394,7 @@ class Connection(Secured):
             self.stop_reading()
 
     def _set_backlog(self, backlog: list[Received]) -> None:
-        """Have these wait, instead of those that have waited."""
+        """Replace the waiting requests, and adjust the sums."""
         size = sum(size_of(request) for request in backlog if not isinstance(request, tuple))
         if size and not self._backlog_bytes and not self._unfinished_bytes:
             self._holding_since_s = time.monotonic()
@@ -403,7 +403,7 @@ class Connection(Secured):
         self._backlog_bytes = size
 
     def _release_all(self) -> None:
-        """Nothing more is read or answered."""
+        """Release all memory of the connection. Nothing more is read or answered."""
         self._set_backlog([])
         self._incoming.drop_unfinished()
         self._account(0)
@@ -413,31 +413,31 @@ class Connection(Secured):
 
     @property
     def held(self) -> Holding[Connection]:
-        """Return the bytes that have come and are not being handled."""
+        """Received bytes of requests that are not yet being handled."""
         return Holding(self, self.address, self._unfinished_bytes + self._backlog_bytes, self._holding_since_s)
 
     @property
     def unread(self) -> Holding[Connection]:
-        """Answers that wait for the peer; not what is held anyway, for all who are told the same."""
-        # What is encrypted is nobody else's.
+        """Bytes of answers that wait for the peer, without bodies that are shared with other connections."""
+        # Encrypted bytes are not shared.
         shared = self._shared_bytes if self._tls is None else min(self._shared_bytes, self._tls.waiting_bytes)
         size = 0 if self._transport is None else self._transport.get_write_buffer_size() - shared
         return Holding(self, self.address, max(0, size), self._unread_since_s)
 
     def stop_reading(self) -> None:
-        """Take nothing more from the peer until `go_on`."""
+        """Stop reading from the peer until `go_on`."""
         if self._reading and (transport := self._open):
             self._reading = False
             transport.pause_reading()
 
     @property
     def missing_bytes(self) -> int:
-        """Number of bytes still to come of an unfinished frame, as far as the peer has announced it."""
+        """Number of bytes that are still missing from an unfinished frame, by its announced length."""
         incoming = self._incoming
         return 0 if self.closed else max(0, incoming.announced_bytes - incoming.buffered_bytes)
 
     def read_on(self) -> None:
-        """Resume reading: the next piece of a large frame may come."""
+        """Resume reading, for the next piece of a large frame."""
         if self._reading and (transport := self._open):
             transport.resume_reading()
 
@@ -452,7 +452,7 @@ class Connection(Secured):
         return not self._in_flight and self.close_reason is None
 
     def go_on(self) -> None:
-        """Take up the backlog, then reading, as far as the bounds allow."""
+        """Process the backlog, then read again, as far as the bounds allow."""
         transport = self._open
         if transport is None or not self._writing:
             return
@@ -504,7 +504,7 @@ class Connection(Secured):
         self.close(f"protocol error: {error}")
 
     def tick(self, now: float) -> None:
-        """Look at the clock. Time in which this side did not read does not count against the peer."""
+        """Check the deadlines. The time in which the server did not read does not count against the peer."""
         settings = self._settings
         slack = settings.tick_s
         if self.close_reason is not None:
@@ -524,7 +524,7 @@ class Connection(Secured):
 
 
 def size_of(command: RemotingCommand) -> int:
-    """About how many bytes a request holds while it is handled: a text by its width, a field by its place, too."""
+    """Approximate memory of a request while it is handled, in bytes: body, texts of the fields, and dict entries."""
     fields = command.ext_fields
     if not fields:
         return len(command.body)
@@ -534,7 +534,7 @@ def size_of(command: RemotingCommand) -> int:
 
 
 def host_and_port(address: object) -> str:
-    """A socket address as text; "" when there is none."""
+    """A socket address as text, or "" without an address."""
     if not isinstance(address, tuple):
         return str(address or "")
     host, port = address[:2]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that all connections of a server hold together; choice of those to evict and of the next to read.
+"""Memory that all connections of a server together hold: the sums, and the order in which large frames are read.
 
-Four sums: of frames that have begun, of requests that wait, of requests being handled, and of answers that nobody
-reads. The first three share one bound; `FairQueue` keeps large frames within it. `remoting.codec.bounds` chooses the
-connections to evict.
+There are four sums of bytes: unfinished frames, waiting requests, requests being handled, and unread answers. The first
+three share one bound, and `FairQueue` keeps large frames within it. `remoting.codec.bounds` chooses the connections to
+evict.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from remoting.codec.bounds import Holding, is_far_over, over_limit, to_evict
 from remoting.server.settings import RemotingSettings
 
 LARGE_BYTES: Final = 128 * 1024
-"""Size of a frame, in bytes, from which on its sender takes turns."""
+"""Size of a frame, in bytes, from which on its sender is read in turn with others."""
 
 _AT_A_TIME: Final = 8
-"""A piece has up to 256 KB and takes some 100 us."""
+"""Maximum number of peers read in one turn of the loop. A piece has up to 256 KB and takes some 100 us."""
 
 _TRIES: Final = 16
-"""Peers looked at in one turn of the loop while memory is short."""
+"""Maximum number of peers checked in one turn of the loop while memory is short."""
 
 SLICE_S: Final = 0.25
-"""While memory is short: how long one may be read while others wait ..."""
+"""Maximum time for which one peer is read while memory is short and others wait, in seconds."""
 SLICE_BYTES: Final = 64 * 1024
-"""... and what has to arrive in that time."""
+"""Number of bytes that must arrive in `SLICE_S`. Otherwise the peer counts as stalled."""
 
 _LOOK_S: Final = 0.25
-"""Seconds until the next look for a connection to evict, where there was none."""
+"""Time until the next search for a connection to evict, after a search without result, in seconds."""
 
 
 class Peer(Protocol):
@@ -40,61 +40,61 @@ class Peer(Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """Number of bytes still to come of the peer's frame."""
+        """Number of bytes that are still missing from the peer's frame."""
         ...
 
     def read_on(self) -> None:
-        """Be read: the next piece may come."""
+        """Resume reading, for the next piece of the frame."""
         ...
 
     def read_later(self) -> None:
-        """Be read no more, for now."""
+        """Pause reading while others have their turn."""
         ...
 
 
 class Holder(Protocol):
-    """A connection."""
+    """A connection that holds memory."""
 
     @property
     def held(self) -> Holding[Self]:
-        """Return the bytes that have come and are not being handled."""
+        """Received bytes of requests that are not yet being handled."""
 
     @property
     def unread(self) -> Holding[Self]:
-        """Answers that wait for the peer."""
+        """Bytes of answers that wait for the peer."""
 
     def go_on(self) -> None:
-        """Take up what was postponed."""
+        """Process the postponed requests."""
 
     def __hash__(self) -> int: ...
 
 
 class FairQueue:
-    """A queue of peers that send large frames and are not read at the moment. Lives on one event loop.
+    """Queue of peers that send large frames and are paused at the moment. Belongs to one event loop.
 
-    An event loop reads a socket until it is empty. When hundreds of brokers register ten thousand topics each, one
-    round over their sockets would take most of a second, and everybody else's small request would wait for it. So a
-    peer in the middle of a large frame is read a piece at a time, and a few of them in each turn of the loop.
+    An event loop reads a socket until it is empty. If hundreds of brokers register ten thousand topics each, one round
+    over their sockets takes most of a second. The small requests of all other peers would wait for this round. So a
+    peer in the middle of a large frame is read one piece at a time, and few such peers in each turn of the loop.
 
-    They would also be half read all at the same time. So while memory is short (`ConnectionMemory.is_short`), only as
-    many are read as may become whole in what is left, each until its frame is whole; the others wait in the kernel's
-    buffers, as TCP has it. A peer that is read and sends little for a slice of time goes behind all that have not had
-    theirs: a peer that lets its frame starve costs the others nothing.
+    Then many frames would be half read at the same time. So while memory is short (`ConnectionMemory.is_short`), the
+    queue reads only as many peers as can complete their frames in the free memory. The others wait in the kernel's TCP
+    buffers. If a peer sends too little in its slice of time, it goes behind all peers that have not had a slice. So a
+    peer that does not finish its frame does not delay the others.
     """
 
     def __init__(self, memory: ConnectionMemory[Any]) -> None:
-        """Create an empty queue of the server with this memory."""
+        """Create an empty queue for the server that has this memory."""
         self._memory = memory
         self._waiting: deque[Peer] = deque()
         self._stalled: deque[Peer] = deque()
         self._queued: set[Peer] = set()
         self._reading: dict[Peer, tuple[float, int]] = {}
-        """Peers being read while memory is short: since when (time.monotonic), and bytes missing then."""
+        """Peers being read while memory is short: start (time.monotonic), and number of missing bytes at the start."""
         self._next_is_due = False
         self._timer: asyncio.TimerHandle | None = None
 
     def wait(self, peer: Peer) -> None:
-        """Call its `read_on` when it is its turn, not in this turn of the loop."""
+        """Queue a peer. Its `read_on` is called at its turn, never in this turn of the loop."""
         if peer in self._queued:
             return
         if peer not in self._reading:
@@ -106,12 +106,12 @@ class FairQueue:
         self.go_on()
 
     def leave(self, peer: Peer) -> None:
-        """Stop queueing a peer: its frame is whole, or it is gone."""
+        """Remove a peer, because its frame is complete or its connection is closed."""
         if self._reading.pop(peer, None) is not None:
             self.go_on()
 
     def go_on(self) -> None:
-        """Schedule the next round: a peer waits, or memory has become free."""
+        """Schedule the next round, because a peer waits or memory has become free."""
         if not self._next_is_due and self._queued:
             self._next_is_due = True
             asyncio.get_running_loop().call_soon(self._next)
@@ -145,7 +145,7 @@ class FairQueue:
         peer.read_on()
 
     def _has_room(self, peer: Peer) -> bool:
-        """Return whether the peer's frame may become whole beside those that are being read."""
+        """Return whether the peer's frame fits into memory together with the frames that are being read."""
         if not self._reading:
             return self._memory.is_idle() or self._memory.has_room(peer.missing_bytes)
         promised = sum(other.missing_bytes for other in self._reading)
@@ -159,7 +159,7 @@ class FairQueue:
         self.go_on()
 
     def _end_slice(self, peer: Peer) -> bool:
-        """Let others have their turn, if this one has had its slice. Returns whether it has, and waits again."""
+        """Pause a peer if its slice of time is over. Returns whether the slice is over."""
         since_s, missing = self._reading[peer]
         if time.monotonic() - since_s < SLICE_S:
             return False
@@ -176,25 +176,26 @@ _C = TypeVar("_C", bound=Holder)
 
 
 class ConnectionMemory(Generic[_C]):
-    """The sums of one server. Lives on its event loop; connections report whatever changes.
+    """Memory sums of one server. Belongs to its event loop. Connections report each change.
 
     Attributes:
-        unfinished_bytes: Held of frames that have begun but not ended.
-        in_flight_bytes: Held of requests that are being handled.
-        backlog_bytes: Held of requests that wait to be handled.
-        unread_bytes: Held of answers that peers do not read, when they stopped.
+        unfinished_bytes: Memory of unfinished frames.
+        in_flight_bytes: Memory of requests that are being handled.
+        backlog_bytes: Memory of requests that wait to be handled.
+        unread_bytes: Memory of unread answers, as measured when each peer stopped reading.
         fair_queue: Queue of the connections in the middle of a large frame.
     """
 
     def __init__(
         self, settings: RemotingSettings, connections: Mapping[str, _C], evict: Callable[[_C, str, str], None]
     ) -> None:
-        """Nothing is held yet.
+        """Create sums of zero.
 
         Args:
             settings: `max_received_bytes`, `max_unread_bytes`, `evict_after_s`.
-            connections: The open ones, at any time.
-            evict: Drops one at once; gets the reason (a metric's label) and a detail for a person.
+            connections: Open connections by id, kept current by the server.
+            evict: Function that closes a connection immediately. It gets the reason (a metric's label) and a detail
+                for a person.
         """
         self.unfinished_bytes = self.in_flight_bytes = self.backlog_bytes = self.unread_bytes = 0
         self.fair_queue = FairQueue(self)
@@ -202,20 +203,20 @@ class ConnectionMemory(Generic[_C]):
         self._connections = connections
         self._evict = evict
         self._postponed: dict[_C, None] = {}
-        """Connections with a large request that waits for memory, in order."""
+        """Connections with a large request that waits for memory, in the order of arrival."""
         self._unread: dict[_C, int] = {}
-        """Connections that do not read their answers: bytes unread when each stopped."""
+        """Connections that do not read their answers, with the unread bytes at the time when each stopped reading."""
         self._next_look_s = 0.0
 
     @property
     def received_bytes(self) -> int:
-        """Held of what peers have sent."""
+        """Memory of all received data."""
         return self.unfinished_bytes + self.in_flight_bytes + self.backlog_bytes
 
     # --- for FairQueue ---
 
     def is_short(self) -> bool:
-        """Return whether large frames have to become whole one after the other."""
+        """Return whether memory is short, so that large frames have to be completed one after the other."""
         return self.received_bytes > self._settings.max_received_bytes // 2
 
     def has_room(self, size_bytes: int) -> bool:
@@ -223,7 +224,7 @@ class ConnectionMemory(Generic[_C]):
         return self.received_bytes + size_bytes <= self._settings.max_received_bytes
 
     def is_idle(self) -> bool:
-        """Return whether no large request is being handled, the end of which would make room."""
+        """Return whether no large request is being handled. Otherwise its end will free memory."""
         return self.in_flight_bytes < LARGE_BYTES
 
     # --- for connections ---
@@ -233,7 +234,7 @@ class ConnectionMemory(Generic[_C]):
         return unfinished_bytes >= LARGE_BYTES or self.is_short()
 
     def unfinished_grew(self) -> None:
-        """More of an unfinished frame has come: if all hold too much now, somebody goes."""
+        """Called after an unfinished frame grew. If all connections hold too much, evict some."""
         limit = self._settings.max_received_bytes
         if self.received_bytes <= limit:
             return
@@ -249,7 +250,7 @@ class ConnectionMemory(Generic[_C]):
             self._evict(connection, "evicted-unfinished", detail)
 
     def stopped_reading(self, connection: _C) -> None:
-        """A connection does not read its answers: if all leave too much unread now, somebody goes."""
+        """Called after a connection stopped reading its answers. If too much is unread, evict some connections."""
         self.reads_again(connection)
         size = self._unread[connection] = connection.unread.size_bytes
         self.unread_bytes += size
@@ -261,18 +262,18 @@ class ConnectionMemory(Generic[_C]):
                 self._evict(other, "evicted-unread", f"{other.unread.size_bytes} bytes of {self.unread_bytes}")
 
     def reads_again(self, connection: _C) -> None:
-        """A connection reads its answers again, or is gone."""
+        """Called after a connection reads its answers again, or is closed."""
         self.unread_bytes -= self._unread.pop(connection, 0)
 
     def may_start(self, size_bytes: int, connection: _C) -> bool:
-        """Return whether a large request may be handled now; if not, the connection is called when it may."""
+        """Return whether a large request may be handled now. If not, `Holder.go_on` is called later."""
         if not self.in_flight_bytes or self.in_flight_bytes + size_bytes <= self._settings.max_received_bytes // 2:
             return True
         self._postponed[connection] = None
         return False
 
     def account_in_flight(self, size_bytes: int) -> None:
-        """Add to the bytes being handled; a negative size takes away."""
+        """Add a size, which may be negative, to the bytes being handled."""
         self.in_flight_bytes += size_bytes
         if size_bytes <= -LARGE_BYTES:
             self.fair_queue.go_on()
@@ -280,7 +281,7 @@ class ConnectionMemory(Generic[_C]):
                 asyncio.get_running_loop().call_soon(self._go_on_with_postponed)
 
     def forget(self, connection: _C) -> None:
-        """Drop a closed connection, which has given back what it held."""
+        """Drop a closed connection that has already released its memory."""
         self._postponed.pop(connection, None)
 
     def _go_on_with_postponed(self) -> None:

@@ -13,22 +13,22 @@ import structlog
 log = structlog.get_logger("routelake.gateway")
 
 LOG_INTERVAL_S: Final = 10.0
-"""Between two lines of one reason."""
+"""Minimum time between two log lines of one reason, in seconds."""
 
 
 class Refusals:
-    """Counts of one listener. Lives on one event loop.
+    """Counts of one listener. Belongs to one event loop.
 
     Attributes:
-        counts: By reason, since the start.
+        counts: Number of refusals since the start, by reason.
     """
 
     def __init__(self, listener: str, count: Callable[[str], None] = lambda _: None) -> None:
-        """Nothing was refused yet.
+        """Create counts of zero.
 
         Args:
             listener: Name of the listener in each log line, for example ``remoting``.
-            count: Gets each reason.
+            count: Callback for each refusal, with the reason.
         """
         self.counts: Counter[str] = Counter()
         self._listener = listener
@@ -36,12 +36,12 @@ class Refusals:
         self._logged: dict[str, tuple[float, int]] = {}
 
     def note(self, reason: str, peer: str, detail: str) -> None:
-        """Count one. The first of its reason is logged, then at most one in `LOG_INTERVAL_S`, with how many there were.
+        """Count a refusal. Log the first of its reason, then at most one in `LOG_INTERVAL_S`, with the number of all.
 
         Args:
-            reason: One of a fixed set, never what a peer has chosen: it becomes a metric's label.
-            peer: host:port.
-            detail: For a person; cut after 200 characters.
+            reason: One of a fixed set, never text from a peer, because it becomes a metric's label.
+            peer: Peer as host:port.
+            detail: Detail for a person, truncated to 200 characters.
         """
         self.counts[reason] += 1
         self._count(reason)

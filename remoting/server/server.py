@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The listening side: accepts connections, keeps count of them, watches the clock, and closes in good order.
+"""The listening side of remoting: accepts and counts connections, checks deadlines, and closes in an orderly way.
 
 `remoting.server.channel` handles each connection.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer, NettyServerConfig.
 
-asyncio logs a refused accept for each try, uvloop not at all: libuv closes whoever waits, silently. Here it is counted,
-room is made, and the next try comes a moment later; meanwhile the others wait in the backlog.
+If the system has no file descriptor for a new connection, asyncio logs every try. uvloop logs nothing: libuv closes
+the waiting connections silently. This module counts the refusal, evicts a connection, and tries again after a short
+time. Meanwhile the new connections wait in the backlog.
 
 Source: accept(2), EMFILE to ENOMEM; libuv 1.x src/unix/stream.c, uv__emfile_trick.
 """
@@ -38,24 +39,24 @@ from schemas.errors import RoutelakeError, SetupError
 log = logging.getLogger("routelake.remoting")
 
 _IDLEST: Final = 64
-"""Connections that are looked up at once, to be evicted for newcomers."""
+"""Maximum number of connections that one search selects for eviction."""
 
 OF_ADDRESS: Final = "quota-connections"
-"""Reason to refuse or close a connection: its address has too many."""
+"""Reason to refuse or close a connection: its address has too many connections."""
 
 _REQUEST_CODES: Final = frozenset(map(int, RequestCode))
 
 
 class RemotingServer:
-    """Listens for peers.
+    """Server of the remoting protocol on one port.
 
     Attributes:
-        connections: The open ones by id.
-        accepted: Connections so far.
-        failed: Requests whose handling raised something unexpected, so far.
-        answered_inline: Recognised requests answered, by response code, so far.
-        answered: The others answered, by (RequestCode, response code), so far; -1 for unknown codes.
-        memory: Memory that all connections hold together.
+        connections: Open connections by id.
+        accepted: Number of accepted connections since the start.
+        failed: Number of unexpected exceptions in requests and callbacks since the start.
+        answered_inline: Number of answers to recognised requests since the start, by response code.
+        answered: Number of other answers since the start, by (RequestCode, response code). Unknown codes are -1.
+        memory: Memory that all connections together hold.
         refusals: Connections refused or closed for protection, by reason.
         now: The event loop's time at the last tick.
     """
@@ -69,14 +70,14 @@ class RemotingServer:
         tls: ListenerTls | None = None,
         handshakes: Handshakes | None = None,
     ) -> None:
-        """Prepare; `start` listens.
+        """Create a server. It listens after `start`.
 
         Args:
-            handler: Answers requests.
+            handler: Handler of requests and connections.
             settings: Bounds.
-            inline: Answers what it recognises, within the turn of the loop in which it comes.
-            gate: Judges what it recognises; None: nobody is asked who they are.
-            tls: None: connections are plain.
+            inline: Cache that recognises requests and answers them in the same turn of the loop.
+            gate: Authorizer of the requests that `inline` recognises. None: no authorization.
+            tls: TLS of the port. None: connections are plain.
             handshakes: Queue of TLS handshakes, if other ports share it.
         """
         self.handler = handler
@@ -98,19 +99,19 @@ class RemotingServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._idlest: deque[tuple[Connection, float]] = deque()
         self._silent: dict[str, deque[Connection]] = {}
-        """By address that has too many connections, of this tick."""
+        """Silent connections found in this tick, by address with too many connections."""
         self._all_gone = asyncio.Event()
         self._acceptor = Acceptor(self._protocol, self._accept_refused)
         self.ticker: asyncio.Task[None] | None = None
-        """Looks at deadlines from `start` to `close`. The caller of `start` has to watch it."""
+        """Task that checks deadlines from `start` to `close`. The caller of `start` must supervise it."""
 
     async def start(self, host: str, port: int, *, option: str = "") -> None:
         """Listen.
 
         Args:
-            host: Name or address; "" for all interfaces.
-            port: 0 for a free one.
-            option: Option that sets the address; the error names it.
+            host: Name or address, or "" for all interfaces.
+            port: Port, or 0 for a free port.
+            option: Option that sets the address. The error message names it.
 
         Raises:
             SetupError: The address cannot be listened on.
@@ -125,14 +126,14 @@ class RemotingServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port on which the server listens."""
         if not self._acceptor.sockets:
             raise SetupError("the remoting server is not listening")
         port: int = self._acceptor.sockets[0].getsockname()[1]
         return port
 
     async def close(self, grace_s: float = 10.0) -> None:
-        """Stop accepting, finish what was received, close.
+        """Stop accepting, finish the received requests, and close all connections.
 
         Args:
             grace_s: Time that requests in flight may take, in seconds.
@@ -162,9 +163,10 @@ class RemotingServer:
     # --- for connections: channel.Server ---
 
     def admit(self, connection: Connection) -> bool:
-        """Count a connection in. When there are too many, an idle one of the address that has most is evicted.
+        """Count a connection and give it an id. Returns False if the connection is refused.
 
-        An address that has as many as it may have loses one that has said nothing yet, or the newcomer.
+        At `max_connections`, an idle connection of the address with most connections is evicted. At the limit of one
+        address, a connection of this address that has sent nothing is evicted. Without one the new one is refused.
         """
         if self.is_closing:
             return False
@@ -190,12 +192,12 @@ class RemotingServer:
         )
 
     def _accept_refused(self, error: OSError) -> None:
-        """The system has no file descriptor, or no memory, for a newcomer: evict an idle one."""
+        """Evict an idle connection, because the system has no file descriptor or memory for a new one."""
         self.refusals.note("accept-failed", "", f"{error.strerror}; {len(self.connections)} connections are open")
         self._make_room(None)
 
     def _make_room(self, newcomer: Connection | None) -> bool:
-        """End the idlest connection of the address that has most; False if none of them is idle."""
+        """Evict the connection that is idle for longest at the address with most. Returns False if none is idle."""
         if not self._idlest:
             self._idlest = self._find_idlest(newcomer)
         while self._idlest:
@@ -206,9 +208,9 @@ class RemotingServer:
         return False
 
     def _make_room_at(self, address: str) -> bool:
-        """End a connection of an address that has said nothing since it came, a moment ago at least.
+        """Evict a connection of this address that has sent nothing and is older than the current tick.
 
-        The search costs milliseconds, so it is made once a tick, for several newcomers at once.
+        The search takes milliseconds, so it runs once in a tick, for several new connections.
         """
         silent = self._silent.get(address)
         if silent is None:
@@ -225,10 +227,10 @@ class RemotingServer:
         return False
 
     def _find_idlest(self, newcomer: Connection | None) -> deque[tuple[Connection, float]]:
-        """The connections to evict first: silent from the start, then idle for longest.
+        """The connections to evict first: those without any request, then those that are idle for longest.
 
-        A connection over which a broker has registered goes last, and never for one of its own address. The search
-        costs milliseconds, so it is made for several newcomers at once.
+        Connections over which a broker has registered come last. They are never evicted for a new connection of their
+        own address. The search takes milliseconds, so one search serves several new connections.
         """
         by_address: defaultdict[str, list[Connection]] = defaultdict(list)
         for connection in self.connections.values():
@@ -240,13 +242,13 @@ class RemotingServer:
         return deque((found, found.last_read) for found in idle[: max(1, min(_IDLEST, len(most) // 8))])
 
     def _evict(self, connection: Connection, reason: str, detail: str) -> None:
-        """Drop a connection at once, for the sake of the others."""
+        """Close a connection immediately, to make room for others."""
         self._forget(connection)
         self.refusals.note(reason, connection.peer, detail)
         connection.abort(f"{reason}: {detail}")
 
     def release(self, connection: Connection) -> None:
-        """Count it out."""
+        """Remove a closed connection from the counts."""
         self._forget(connection)
         self.memory.forget(connection)
         if not self.connections:
@@ -259,24 +261,24 @@ class RemotingServer:
                 del self._of_address[connection.address]
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a request; the server keeps the task alive."""
+        """Run a request as a task. The server keeps a reference to the task until it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def failure(self, error: Exception, connection: Connection) -> RemotingCommand:
-        """The answer to a request whose handling raised; the unexpected is logged."""
+        """The answer to a request after its handler raised an exception. An unexpected exception is logged."""
         if not isinstance(error, RoutelakeError):
             self.failed += 1
             log.error("unexpected error in a request, peer=%s", connection.peer, exc_info=error)
         return failure(error)
 
     def count(self, request_code: int, response_code: int) -> None:
-        """Count an answer. Peers may invent any number of codes, and each would stay here for ever."""
+        """Count an answer. Unknown request codes share one count, so that peers cannot make the counts grow."""
         self.answered[request_code if request_code in _REQUEST_CODES else -1, response_code] += 1
 
     def guard(self, callback: Callable[[Connection], None], connection: Connection) -> None:
-        """Call back; what it raises must not take the connection down."""
+        """Call a callback of the handler. An exception in it does not end the connection."""
         try:
             callback(connection)
         except Exception:
@@ -294,7 +296,7 @@ class RemotingServer:
 
 
 def _cannot_listen(host: str, port: int, error: OSError, option: str) -> SetupError:
-    """Return the error for an address that cannot be listened on, with the reason and what to change."""
+    """Return the error for an address that cannot be listened on, with the reason and the option to change."""
     how = f" with {option}" if option else ""
     where = f"[{host}]" if ":" in host else host or "*"
     return SetupError(
@@ -307,22 +309,22 @@ REFUSALS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 RETRY_S: Final = 0.05
 
 _AT_A_TIME: Final = 64
-"""Accepted in one turn of the loop."""
+"""Maximum number of connections accepted in one turn of the loop."""
 
 
 class Acceptor:
-    """Listens on every address of a host. Lives on one event loop.
+    """Listens on every address of a host. Belongs to one event loop.
 
     Attributes:
-        sockets: The listening ones.
+        sockets: Listening sockets.
     """
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol], on_refused: Callable[[OSError], None]) -> None:
-        """Nothing is listened on before `start`.
+        """Create an acceptor. It listens after `start`.
 
         Args:
-            protocol: Makes the protocol of a connection.
-            on_refused: The system has refused an accept. May close connections.
+            protocol: Factory of the protocol of a connection.
+            on_refused: Callback after the system has refused an accept. The callback may close connections.
         """
         self.sockets: list[socket.socket] = []
         self._protocol = protocol
@@ -333,7 +335,7 @@ class Acceptor:
         """Bind and listen, as `asyncio.loop.create_server` does.
 
         Raises:
-            OSError: An address cannot be listened on. Then none is.
+            OSError: An address cannot be listened on. Then no address is.
         """
         self._loop = asyncio.get_running_loop()
         found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -356,7 +358,7 @@ class Acceptor:
             self._loop.add_reader(listener, self._accept, listener)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for listener in self.sockets:
             if listener.fileno() >= 0:
                 self._loop.remove_reader(listener)
@@ -371,7 +373,7 @@ class Acceptor:
                     self._loop.remove_reader(listener)
                     self._loop.call_later(RETRY_S, self._try_again, listener)
                     self._on_refused(error)
-                return  # nobody waits, or who did is gone
+                return  # no connection waits, or the waiting one was closed
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, accepted))
@@ -381,7 +383,7 @@ class Acceptor:
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # the connection was gone before it was made
+            task.exception()  # the connection was closed before the protocol was created
 
     def _try_again(self, listener: socket.socket) -> None:
         if listener.fileno() >= 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of a remoting server. Where RocketMQ has a setting of the kind, it is named (NettyServerConfig, 5.5.0)."""
+"""Bounds of a remoting server. The text of a bound names RocketMQ's setting, if any (NettyServerConfig, 5.5.0)."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tick_s(self) -> float:
-        """Interval between checks of all deadlines, in seconds; deadlines are kept to within one tick."""
+        """Interval between checks of all deadlines, in seconds. A deadline is at most one tick late."""
         return min(5.0, max(0.02, min(self.idle_timeout_s, self.frame_deadline_s) / 4))

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server's side of one TLS connection, and the order of handshakes.
 
-`TlsSession` turns bytes of the wire to plain bytes and back, without I/O. The peer's bytes go into one `ssl.MemoryBIO`;
-OpenSSL's bytes come out of another. A record is read as soon as it is whole, so that at most one unfinished record is
-held.
+`TlsSession` decrypts and encrypts bytes without I/O. The peer's bytes go into one `ssl.MemoryBIO`, and OpenSSL's bytes
+come out of another. A record is read as soon as it is complete, so that at most one unfinished record is held.
 
-`Handshakes` is a queue. To sign for a handshake takes the event loop some 0.3 ms (P-256) or 0.5 ms (RSA of 2,048 bits).
-The client pays nothing: its first message can be the same each time. So one handshake is begun in each turn of the
-loop, address after address: a connected peer waits for at most one handshake, and an address does not wait for the
-queue of another.
+`Handshakes` is a queue. The signature for a handshake takes the event loop some 0.3 ms (P-256) or 0.5 ms (RSA of 2,048
+bits). A client can cause this work at no cost, because it can send the same first message each time. So each turn of
+the loop begins one handshake, and the addresses take turns. A connected peer waits for at most one handshake, and an
+address does not wait for the queue of another address.
 
 Source (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer.TlsModeHandler; RFC 8446, RFC 5246.
 """
@@ -30,23 +29,23 @@ HANDSHAKE: Final = 0x16
 """The first byte of a TLS connection. As the first byte of a frame's length it would announce 352 MiB or more."""
 
 RECORD_BYTES: Final = 16 * 1024
-"""The most plain bytes of one record."""
+"""Maximum number of plain bytes in one record."""
 
 
 class TlsSession:
-    """One connection.
+    """TLS state of one connection.
 
     Attributes:
-        is_open: Whether the handshake is done.
-        certificate_names: After the handshake, the names in the peer's certificate; empty without a verified one.
-        has_ended: Whether the peer has said that it sends nothing more (close_notify).
-        error: Reason that nothing more can be read; None while it can.
+        is_open: Whether the handshake is complete.
+        certificate_names: After the handshake, the names in the peer's verified certificate. Empty without one.
+        has_ended: Whether the peer has announced the end of its data (close_notify).
+        error: Error after which nothing more can be read, or None.
     """
 
     __slots__ = ("_incoming", "_object", "_outgoing", "certificate_names", "error", "has_ended", "is_open")
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        """Nothing has come yet."""
+        """Create a session before its first bytes."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -55,11 +54,11 @@ class TlsSession:
         self.error: ProtocolError | None = None
 
     def receive(self, data: bytes) -> bytes:
-        """Take what came from the wire.
+        """Receive encrypted bytes.
 
         Returns:
-            The plain bytes that it completes. What is to be answered, be it an alert, is in `to_send` afterwards; if
-            the bytes made no sense, `error` is set.
+            The plain bytes that the encrypted bytes complete. Afterwards `to_send` has the answer, which may be an
+            alert. If the bytes are invalid, `error` is set.
         """
         if self.error is not None or self.has_ended:
             return b""
@@ -70,7 +69,7 @@ class TlsSession:
             if not self.is_open:
                 self._object.do_handshake()
                 self.is_open = True
-                # Now: what comes next may break the session, and then OpenSSL knows of no peer.
+                # Read now: later bytes may break the session, and then OpenSSL has no peer certificate.
                 self.certificate_names = certificate_names(self._object.getpeercert(binary_form=True) or b"")
             read = self._object.read
             while True:
@@ -79,7 +78,7 @@ class TlsSession:
                     self.has_ended = True
                     break
                 pieces.append(piece)
-                if not incoming.pending:  # OpenSSL takes one record at a time: nothing is left of this one
+                if not incoming.pending:  # OpenSSL reads one record at a time, so nothing is left of this one
                     break
         except ssl.SSLWantReadError:
             pass
@@ -88,11 +87,11 @@ class TlsSession:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def to_send(self) -> bytes:
-        """Return the bytes that wait to be sent, once."""
+        """Return the bytes that wait to be sent, and drop them here."""
         return self._outgoing.read() if self._outgoing.pending else b""
 
     def encrypt(self, data: bytes | memoryview) -> bytes:
-        """Records for plain bytes, behind whatever else waits to be sent.
+        """Encrypt plain bytes. The result begins with all bytes that already wait to be sent.
 
         Raises:
             ProtocolError: The session has failed.
@@ -109,7 +108,7 @@ class TlsSession:
         return self._outgoing.read()
 
     def close(self) -> bytes:
-        """The last bytes to send: close_notify, and what waited before it."""
+        """The last bytes to send: the waiting bytes, then close_notify."""
         if self.is_open and self.error is None:
             with contextlib.suppress(ssl.SSLError):  # the peer's own close_notify is not waited for
                 self._object.unwrap()
@@ -122,24 +121,24 @@ class TlsSession:
 
 
 OVER_QUOTA: Final = "quota-tls-handshakes"
-"""Reason to close a connection: its address has begun too many handshakes of late."""
+"""Reason to close a connection: its address has begun too many handshakes recently."""
 
 
 class Handshakes:
-    """The queue of one gateway, for all its ports. Lives on one event loop."""
+    """Queue of TLS handshakes of one gateway, for all its ports. Belongs to one event loop."""
 
     def __init__(self, refusal: Callable[[str], str | None] = lambda _address: None) -> None:
         """Create an empty queue.
 
         Args:
-            refusal: Returns why an address gets no handshake now; None: it gets one.
+            refusal: Function that returns the reason why an address gets no handshake now, or None.
         """
         self.refusal = refusal
         self._waiting: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
-        """Beginnings of handshakes by address, the next address first."""
+        """Callbacks that begin handshakes, by address. The next address is first."""
 
     def wait(self, address: str, begin: Callable[[], None]) -> None:
-        """Call ``begin`` when it is the turn of its connection, not in this turn of the loop."""
+        """Queue a handshake. ``begin`` is called at its turn, never in this turn of the loop."""
         if not self._waiting:
             self._go_on()
         self._waiting.setdefault(address, deque()).append(begin)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS and plain connections on one port: the first byte tells them apart, and the protocol behind sees plain bytes.
+"""TLS and plain connections on one port, told apart by the first byte. The protocol behind gets plain bytes.
 
-How a connection is decided::
+Steps of a connection::
 
-    connection_made -> the protocol behind counts it in, over the plain transport
-    first bytes     -> after an optional PROXY preamble: 0x16 is TLS; anything else is plain
-    plain           -> the gate steps out of the way for good (`set_protocol`), or refuses it (enforcing)
-    TLS             -> its turn (`Handshakes`), handshake within `handshake_s`, then `Secured.secure`: from then on the
-                       protocol behind reads and writes through a `TlsTransport`
+    connection_made -> the protocol behind admits it, over the plain transport
+    first bytes     -> after an optional PROXY preamble: 0x16 is TLS, anything else is plain
+    plain           -> handed to the protocol behind for good (`set_protocol`), or refused (enforcing)
+    TLS             -> waits for its turn (`Handshakes`), handshake within `handshake_s`, then `Secured.secure`: from
+                       then on the protocol behind reads and writes through a `TlsTransport`
 
-Held for a peer that does not read: encrypted, at most one piece beyond the transport's high-water mark; the rest stays
-plain, as the very objects that were written, so that many who wait for the same body hold it once.
+If a peer does not read, at most one encrypted piece beyond the transport's high-water mark is held for it. The rest
+stays plain, as the same objects that were written. So connections that wait for the same body share its memory.
 
 Source (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer.HandshakeHandler, TlsModeHandler.
 """
@@ -32,11 +32,11 @@ from schemas.errors import ProtocolError
 from schemas.tls import TlsMode
 
 PIECE_BYTES: Final = 64 * 1024
-"""Encrypted at a time."""
+"""Maximum number of plain bytes that are encrypted at a time."""
 
 FIRST_BYTES: Final = 20 * 1024
-"""Maximum size of a client's first message with a preamble, in bytes. It is kept until its turn.
-More comes only after an answer."""
+"""Maximum size of a client's first message with a preamble, in bytes. The message is kept until the handshake begins.
+A client sends more only after an answer."""
 
 HANDSHAKE_S: Final = 10.0
 """Time that a client may take from its first byte to the end of the handshake, in seconds."""
@@ -53,7 +53,7 @@ class ListenerTls:
     Attributes:
         context: Context of the next connection. It may be replaced while the server listens.
         mode: PERMISSIVE or ENFORCING.
-        needs_certificate: Whether a client without one may see health alone (HTTP).
+        needs_certificate: Whether a client without a certificate can reach only health and readiness (HTTP).
     """
 
     context: ssl.SSLContext
@@ -77,15 +77,15 @@ class Secured(asyncio.Protocol):
         """Count a refusal and close.
 
         Args:
-            reason: A metric's label: ``not-encrypted``, ``tls-handshake``, ``tls-record``, ``tls-deadline``,
+            reason: Label for a metric: ``not-encrypted``, ``tls-handshake``, ``tls-record``, ``tls-deadline``,
                 ``quota-tls-handshakes``.
-            detail: For a person.
+            detail: Detail for a person.
         """
         raise NotImplementedError
 
 
 class TlsTransport(asyncio.Transport):
-    """A transport whose bytes are encrypted. Made by the gate."""
+    """A transport that encrypts its bytes. `TlsSniffer` creates it."""
 
     def __init__(self, raw: asyncio.Transport, session: TlsSession, *, is_held: bool = False) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class TlsTransport(asyncio.Transport):
         self._is_held = is_held
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt and send, or keep while the peer does not read."""
+        """Encrypt and send data, or keep it while the peer does not read."""
         if self._is_closing or not data:
             return
         if self._is_held or len(data) > PIECE_BYTES:
@@ -109,7 +109,7 @@ class TlsTransport(asyncio.Transport):
             self._send(data)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Small ones together, large ones without a copy."""
+        """Write small pieces together, and large pieces without a copy."""
         small: list[bytes | bytearray | memoryview] = []
         for data in list_of_data:
             if len(data) > PIECE_BYTES:
@@ -121,24 +121,24 @@ class TlsTransport(asyncio.Transport):
         self.write(b"".join(small))
 
     def hold(self) -> None:
-        """The peer does not read."""
+        """Keep data from now on, because the peer does not read."""
         self._is_held = True
 
     def go_on(self) -> bool:
-        """The peer reads again; returns whether all that waited is on its way."""
+        """Send the waiting data, because the peer reads again. Returns whether nothing waits any more."""
         self._is_held = False
         self._send_waiting()
         return not self._is_held
 
     def close(self) -> None:
-        """Send what waits, say so to the peer, close."""
+        """Send the waiting data and close_notify, then close."""
         if not self._is_closing:
             self._is_closing = True
             if not self._waiting:
                 self._finish()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately. Waiting data is lost."""
         self._is_closing = True
         self._waiting.clear()
         self.waiting_bytes = 0
@@ -149,7 +149,7 @@ class TlsTransport(asyncio.Transport):
         return self._is_closing or self._raw.is_closing()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that were written and not sent, encrypted or not."""
+        """Number of bytes that were written and not yet sent, encrypted or plain."""
         return self._raw.get_write_buffer_size() + self.waiting_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -161,15 +161,15 @@ class TlsTransport(asyncio.Transport):
         return self._raw.get_extra_info(name, default)
 
     def is_reading(self) -> bool:
-        """Return whether bytes are taken from the peer."""
+        """Return whether the transport reads from the peer."""
         return self._raw.is_reading()
 
     def pause_reading(self) -> None:
-        """Take nothing more from the peer."""
+        """Stop reading from the peer."""
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take bytes again."""
+        """Read from the peer again."""
         self._raw.resume_reading()
 
     def _send(self, data: bytes | bytearray | memoryview) -> None:
@@ -199,7 +199,7 @@ class TlsTransport(asyncio.Transport):
 
 
 class TlsSniffer(asyncio.Protocol):
-    """Stands between a socket and a protocol that knows nothing of TLS."""
+    """Detects TLS on a socket, and decrypts for a protocol that handles plain bytes only."""
 
     def __init__(
         self,
@@ -214,10 +214,10 @@ class TlsSniffer(asyncio.Protocol):
 
         Args:
             behind: Protocol that gets the plain bytes.
-            source: Source of the context.
+            source: TLS context and mode of the port.
             handshakes: Queue that decides when a handshake begins, or refuses it.
-            takes_preamble: Whether it is remoting's port: a PROXY preamble may come first, which what is plain still
-                has before it, and who offers HTTP/2 is refused.
+            takes_preamble: Whether the port speaks remoting. Then a PROXY preamble may come first, and a client that
+                offers HTTP/2 is refused. Plain bytes are passed on with the preamble.
             handshake_s: See `HANDSHAKE_S`.
         """
         self._behind = behind
@@ -232,21 +232,21 @@ class TlsSniffer(asyncio.Protocol):
         self._is_paused = self._is_waiting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The protocol behind counts it in."""
+        """Pass the connection on to the protocol behind."""
         self._raw = cast("asyncio.Transport", transport)
         self._behind.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the connection: the socket is closed."""
+        """Pass the end of the connection on to the protocol behind."""
         self._disarm()
         self._behind.connection_lost(exc)
 
     def eof_received(self) -> bool | None:
-        """The peer sends nothing more."""
+        """Pass the end of the peer's data on to the protocol behind."""
         return self._behind.eof_received()
 
     def pause_writing(self) -> None:
-        """The peer does not read."""
+        """Keep data and pause the protocol behind, because the peer does not read."""
         if self._transport is not None:
             self._transport.hold()
         if not self._is_paused:
@@ -254,13 +254,13 @@ class TlsSniffer(asyncio.Protocol):
             self._behind.pause_writing()
 
     def resume_writing(self) -> None:
-        """The peer reads again: first what waited, then more."""
+        """Send the waiting data, then resume the protocol behind, because the peer reads again."""
         if self._transport is None or self._transport.go_on():
             self._is_paused = False
             self._behind.resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Decide, or decrypt."""
+        """Detect TLS in the first bytes, or decrypt later bytes."""
         if self._session is not None:
             self._decrypt(self._session, data)
         elif self._is_waiting:
@@ -272,7 +272,7 @@ class TlsSniffer(asyncio.Protocol):
         try:
             at = preamble_bytes(data) if self._takes_preamble else 0
         except ProtocolError:
-            at = 0  # the protocol behind says what is wrong with it
+            at = 0  # the protocol behind reports the error
         if at is None or at >= len(data):
             self._first = data
             self._arm()
@@ -313,7 +313,7 @@ class TlsSniffer(asyncio.Protocol):
         self._handshakes.wait(address, self._begin)
 
     def _begin(self) -> None:
-        """Begin the handshake: it is this connection's turn."""
+        """Begin the handshake at the turn of this connection."""
         self._is_waiting = False
         first, self._first = self._first, b""
         if self._raw.is_closing():
