@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event log: one totally ordered, durable sequence of facts per control plane. See `eventlog.base`."""
+"""The event log: one totally ordered, durable sequence of events for a control plane. See `eventlog.base`."""
 
 from eventlog.base import (
     MAX_KEY_BYTES,

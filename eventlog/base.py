@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contract of every event log, and the checks of every backend before it writes.
+"""Interface of every event log, and the checks of every backend before it writes.
 
-An event log is one sequence of records. The gateway appends, the fold reads, retention trims the old end::
+An event log is one sequence of records. The gateway appends, the fold reads, and retention trims the oldest records::
 
     offset      1        2        3        4        5 ...           strictly increasing, never used twice
     event time  10:00.0  10:00.0  10:00.7  10:00.7  10:00.9         time of receipt, ms; never decreasing
     key         b:a      b:b      *        b:a      kv              the state that the event touches
-    payload     bytes as `schemas.events.encode` made them; the log never looks inside
+    payload     bytes from `schemas.events.encode`; the log never decodes them
 
-Event time is the log's own clock: a record is stamped when it gets its offset. Kafka's stamps may go back. So every
-reader takes the greatest so far (`in_time`), and the order by offset and the order by time agree.
+Event time is the log's own clock: a record gets its event time together with its offset. Kafka's times may go back. So
+every reader uses the greatest time so far (`in_time`), and the order by offset agrees with the order by time.
 
-All calls block, and any thread may make them. The gateway groups the commits of several callers: an ``append`` of a
-list costs one fsync, for a list of any length.
+All calls block, and any thread may make them. An ``append`` of a list costs one fsync, for a list of any length. So the
+gateway groups the events of several callers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from runtime.version import PROGRAM
 from schemas.errors import BadRequestError, SetupError, TooLargeError, UnavailableError
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
-"""A registration of 100,000 topics is about 1 MB compressed: anything near this bound is a mistake."""
+"""Maximum size of a payload, in bytes. A registration of 100,000 topics has only about 1 MB, compressed."""
 
 MAX_KEY_BYTES: Final = 32 * 1024
-"""In UTF-8. Bounded so that a record of the largest payload still fits a Kafka message."""
+"""Maximum size of a routing key in UTF-8, in bytes. A key and the largest payload still fit into a Kafka message."""
 
 DEFAULT_READ_RECORDS: Final = 10_000
 DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
@@ -37,27 +37,27 @@ LOST_LOG: Final = f"Restore lake and log from a backup (`{PROGRAM} restore`), or
 """Advice if the event log lacks records that the tables or a stream have already read."""
 
 Entry = tuple[str, bytes]
-"""An event to append: routing key, payload."""
+"""An event to append: its routing key and its payload."""
 
 Clock = Callable[[], int]
-"""Milliseconds since the epoch."""
+"""Function that returns the time in milliseconds since 1970."""
 
 
 class LateError(UnavailableError):
-    """A stop, or a step of the clock, was between the last stamp and this one."""
+    """Error: the process was suspended, or the clock was set, between the last event time and this one."""
 
 
 def check_time(stamp_ms: int, not_after_ms: int | None) -> None:
-    """Raise LateError where a stamp is past ``not_after_ms``. For implementations of `EventLog`."""
+    """Raise LateError if an event time is after ``not_after_ms``. For implementations of `EventLog`."""
     if not_after_ms is not None and stamp_ms > not_after_ms:
         raise LateError("the event log did not accept the event at once. Try again")
 
 
 class LogRecord(NamedTuple):
-    """One record. ``event_time_ms`` is milliseconds since the epoch.
+    """One record. ``event_time_ms`` is in milliseconds since 1970.
 
-    A foreign Kafka record without key or value reads as an empty key or payload here: no event has an empty payload,
-    so it is quarantined like every other record that is no event.
+    If another program wrote a Kafka record without key or value, the key or payload is empty here. No event has an
+    empty payload. So the record is quarantined, like every other record that is not an event.
     """
 
     offset: int
@@ -67,13 +67,13 @@ class LogRecord(NamedTuple):
 
 
 def in_time(records: Iterable[LogRecord], time_ms: int) -> Iterator[tuple[int, LogRecord]]:
-    """Each record, the log's time before it in front; its own event time is never less than that.
+    """Yield each record after the log's time before it. The record's event time is raised to that time, if it is less.
 
-    Every reader of a part of a log uses this, so the time is the same for all, wherever they begin.
+    Every reader of a part of a log uses this function, so all readers see the same times, wherever they begin.
 
     Args:
-        records: in their order, without a gap.
-        time_ms: the greatest event time before the first of them; 0 if there is none.
+        records: Records in their order, without a gap.
+        time_ms: The greatest event time before the first record, or 0 in front of the first record of the log.
     """
     for record in records:
         yield time_ms, record if record.event_time_ms >= time_ms else record._replace(event_time_ms=time_ms)
@@ -88,16 +88,16 @@ class Appended(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The largest event that a log takes, key and payload together, and what an operator can do about it."""
+    """Maximum size of an event, key and payload together, and advice on how to raise it."""
 
     event_bytes: int
     hint: str = ""
 
     def check(self, key: str, payload: bytes) -> int:
-        """The size of an event that the log takes.
+        """Return the size of an event, in bytes.
 
         Raises:
-            BadRequestError: the log does not take it; the message names the size and the limit.
+            BadRequestError: The event is too large for the log. The message names the size and the limit.
         """
         size = len(key) + len(payload)
         if key.isascii() and len(key) <= MAX_KEY_BYTES and size <= min(self.event_bytes, MAX_PAYLOAD_BYTES):
@@ -114,25 +114,25 @@ class Limits(NamedTuple):
 
 
 NO_LIMITS: Final = Limits(MAX_PAYLOAD_BYTES + MAX_KEY_BYTES)
-"""Of a log that takes whatever `check_entries` takes."""
+"""Limits of a log that accepts all events that pass `check_entries`."""
 
 
 class LogEnd(NamedTuple):
-    """The end of the log. ``last_event_time_ms`` is None in a log that never had a record."""
+    """The end of the log. A log that never had a record has no ``last_event_time_ms``."""
 
     next_offset: int
     last_event_time_ms: int | None
 
 
 def check_end(end: LogEnd, folded_offset: int) -> None:
-    """Refuse a log that ends before the tables do: a write to it would count as folded before the fold has seen it.
+    """Refuse a log that ends before the tables do. The fold would skip new events with offsets that the tables include.
 
     Args:
-        end: Of the log.
-        folded_offset: The last offset that the tables hold; -1 for none.
+        end: The end of the log.
+        folded_offset: The last offset that the tables include, or -1.
 
     Raises:
-        SetupError: It does.
+        SetupError: The log ends before the tables do.
     """
     last_offset = end.next_offset - 1
     if last_offset < folded_offset:
@@ -145,42 +145,42 @@ def check_end(end: LogEnd, folded_offset: int) -> None:
 
 
 class LogReader(Protocol):
-    """Read access to a log. Made by `open_reader`."""
+    """Read access to a log. `open_reader` returns one."""
 
     def read(
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
     ) -> list[LogRecord]:
-        """Records from ``start_offset`` on, in order, as many as both bounds allow; at least one if there is one.
+        """Records from ``start_offset`` on, in order, within both bounds, but at least one if the log has one.
 
-        Does not wait for records to come. Below the oldest record it begins with that one.
+        The call does not wait for new records. If records were trimmed, the result begins with the oldest record.
 
         Args:
-            start_offset: the first record's offset is this or higher.
-            max_records: 1 or more.
-            max_bytes: bound on the sum of payload sizes; one larger record comes alone.
+            start_offset: Lowest offset of the first record.
+            max_records: Maximum number of records, 1 or more.
+            max_bytes: Maximum sum of payload sizes, in bytes. A larger record is returned alone.
 
         Raises:
-            UnavailableError: the log cannot be reached.
+            UnavailableError: The log cannot be reached.
         """
         ...
 
     def kept_from(self, offset: int) -> int:
-        """The first offset, this one or higher, from which on nothing was deleted at the log's old end.
+        """The first offset, this one or higher, from which on no record was trimmed.
 
         Raises:
-            UnavailableError: the log cannot be reached.
+            UnavailableError: The log cannot be reached.
         """
         ...
 
     def close(self) -> None:
-        """Release everything. A second call does nothing; other calls then raise UnavailableError."""
+        """Release all resources. A second call does nothing. All other calls then raise UnavailableError."""
         ...
 
 
 def lacks(log: LogReader, start_offset: int, records: Sequence[LogRecord]) -> bool:
     """Return True if records were deleted between ``start_offset`` and the first record that was read.
 
-    Kafka counts entries of its own, such as the ends of transactions of other programs: those are no records.
+    A gap alone is no proof: Kafka gives offsets to entries of its own too, such as the ends of transactions.
     """
     start_offset = max(start_offset, 1)
     is_gap = bool(records) and records[0].offset > start_offset
@@ -188,11 +188,11 @@ def lacks(log: LogReader, start_offset: int, records: Sequence[LogRecord]) -> bo
 
 
 class EventLog(LogReader, Protocol):
-    """A durable, totally ordered log. Made by `open_log`."""
+    """A durable, totally ordered log. `open_log` returns one."""
 
     @property
     def log_id(self) -> str:
-        """Given to the log when it was made: a log made anew at the same place has another one."""
+        """Identity of the log, set at its creation. A log that is created again at the same place has another one."""
         ...
 
     @property
@@ -206,26 +206,26 @@ class EventLog(LogReader, Protocol):
         ...
 
     def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
-        """Append records in the given order; return when they are durable.
+        """Append records in the given order. Return when they are durable.
 
-        All or nothing: when it raises, none of them is in. On Kafka, and when a disk fails during the final fsync, it
-        can be unknown whether they are in. Appending them again is harmless to the fold, whose events are idempotent
-        facts.
+        The append is atomic: if it raises, the log has none of the records. On Kafka, and if a disk fails during the
+        final fsync, the result can be unknown. To append the same events again is harmless, because events are
+        idempotent.
 
         Args:
-            entries: the events.
-            not_after_ms: a log that is stamped here does not append them with a later event time. Kafka stamps by
-                itself, and does not ask (`schemas.events.Resume.after_ms`).
+            entries: The events.
+            not_after_ms: Latest event time, in milliseconds. A SQLite log refuses the events after this time. Kafka
+                sets event times itself and ignores this argument (`schemas.events.Resume.after_ms`).
 
         Returns:
             One `Appended` for each entry. Offsets strictly increase, event times never decrease.
 
         Raises:
-            BadRequestError: a payload or key is too large; nothing was sent.
-            UnavailableError: none of them is in; the message says why.
-            LateError: it was past ``not_after_ms``; none of them is in.
-            ClockError: the clock is not believed; none of them is in.
-            InDoubtError: they may be in, or may not.
+            BadRequestError: A payload or key is too large. Nothing was appended.
+            UnavailableError: Nothing was appended. The message has the reason.
+            LateError: The event time would be after ``not_after_ms``. Nothing was appended.
+            ClockError: The clock is not plausible. Nothing was appended.
+            InDoubtError: It is unknown whether the log has the records.
         """
         ...
 
@@ -233,34 +233,34 @@ class EventLog(LogReader, Protocol):
         """The offset after the last record, and the last record's event time.
 
         Raises:
-            UnavailableError: the log cannot be reached.
+            UnavailableError: The log cannot be reached.
         """
         ...
 
     def trim(self, before_offset: int, older_than_ms: int) -> int:
-        """Drop the oldest records that have ``offset < before_offset`` and an event time before ``older_than_ms``.
+        """Delete the oldest records that have ``offset < before_offset`` and an event time before ``older_than_ms``.
 
-        The last record always stays, so that the log knows its event time. Offsets are never used again.
+        The last record always stays, so that the log keeps its event time. Offsets are never used again.
 
         Returns:
-            The number of records dropped.
+            The number of deleted records.
 
         Raises:
-            UnavailableError: the log cannot be reached.
+            UnavailableError: The log cannot be reached.
         """
         ...
 
 
 def now_ms() -> int:
-    """The wall clock, in milliseconds since the epoch."""
+    """The wall clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def check_entries(entries: Sequence[Entry]) -> None:
-    """Refuse what no backend takes, before anything is written.
+    """Refuse events that no backend accepts, before anything is written.
 
     Raises:
-        BadRequestError: the message names the size and the limit.
+        BadRequestError: A payload or key is too large, or a key is not valid Unicode.
     """
     for key, payload in entries:
         if len(payload) > MAX_PAYLOAD_BYTES:

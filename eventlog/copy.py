@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SQLite log, moved into a Kafka topic with its offsets and times; docs/adr/0018 says why so.
+"""Move of a SQLite log into a Kafka topic, with its offsets and event times. docs/adr/0018 has the reasons.
 
-Nobody has the log open meanwhile. Cut off anywhere, it goes on when it is run again: until the file is marked the old
-log is the log, and the topic nobody's.
+No other process may have the log open during the move. If the move is interrupted, run it again: it continues. Until
+the file is marked as moved, the SQLite log stays valid and the topic is not an event log.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _SAY_EACH = 100_000
 
 
 class Target(Protocol):
-    """A log that is being written, and is nobody's before `finish`."""
+    """A copy that is being written. It is not an event log before `finish`."""
 
     @property
     def name(self) -> str:
-        """Its URL, for people and for the file that is left behind."""
+        """URL of the target, for messages and for the mark in the moved file."""
         ...
 
     def end(self) -> int:
-        """The offset after the last record there."""
+        """The offset after the target's last record."""
         ...
 
     def between(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
@@ -39,11 +39,11 @@ class Target(Protocol):
         ...
 
     def write(self, records: Sequence[LogRecord]) -> None:
-        """Append records, durably, with their own times."""
+        """Append records durably, with their own event times."""
         ...
 
     def finish(self) -> None:
-        """Make a log of it. Again does nothing."""
+        """Turn the copy into an event log. A second call does nothing."""
         ...
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class Target(Protocol):
 
 
 class Moved(NamedTuple):
-    """Result of a move: ``copied`` of the records were not there yet."""
+    """Result of a move. ``copied`` is the number of records that the target lacked."""
 
     extent: Extent
     copied: int
@@ -63,13 +63,14 @@ def move(path: Path, open_target: Callable[[int], Target], say: Callable[[str], 
     """Move the log.
 
     Args:
-        path: Of the SQLite file.
-        open_target: Makes the target, or opens one that is there, which begins at the offset it is given.
-        say: Gets sentences on how far it is.
+        path: Path of the SQLite file.
+        open_target: Function that opens the target, and creates it if needed. Its argument is the first offset.
+        say: Callback for sentences about the progress.
 
     Raises:
-        SetupError: Somebody has the log open, it is not whole, it went elsewhere, or the target holds something else.
-        UnavailableError, InDoubtError: Kafka does not answer; run it again.
+        SetupError: Another process has the log open, the log is incomplete or already moved, or the target holds other
+            records.
+        UnavailableError, InDoubtError: Kafka does not answer. Run the move again.
     """
     if not path.is_file():
         raise SetupError(f"there is no event log {path}. Name the data directory by --data-dir.")
@@ -92,7 +93,7 @@ def move(path: Path, open_target: Callable[[int], Target], say: Callable[[str], 
             if not went_to:
                 with closing(SqliteReader(path)) as source:
                     copied = copy(source, extent, target, say)
-                with sqlite_errors(path, "mark"):  # nobody else has it open, and we have not any more
+                with sqlite_errors(path, "mark"):  # no process has the log open now, this one included
                     mark_moved(path, target.name)
             target.finish()
             return Moved(extent, copied, target.name)
@@ -101,10 +102,10 @@ def move(path: Path, open_target: Callable[[int], Target], say: Callable[[str], 
 
 
 def copy(source: LogReader, extent: Extent, target: Target, say: Callable[[str], None]) -> int:
-    """Write what is missing in the target, and prove that it has every record. Returns how many were missing.
+    """Write the missing records to the target, and check every record there. Returns how many were missing.
 
     Raises:
-        SetupError: The target holds something else.
+        SetupError: The target holds other records.
     """
     begin = target.end()
     if not extent.first <= begin <= extent.end:
@@ -112,7 +113,7 @@ def copy(source: LogReader, extent: Extent, target: Target, say: Callable[[str],
             f"{target.name} ends at offset {begin - 1}, the event log has {extent.first} to {extent.end - 1}, "
             "so it is not a copy of this event log. Name another topic."
         )
-    _compare(source, target, extent.first, begin)  # before anything is added to what may be somebody else's
+    _compare(source, target, extent.first, begin)  # before the first write, as the topic may belong to another program
     at = begin
     while at < extent.end:
         records = source.read(at)
@@ -127,7 +128,7 @@ def copy(source: LogReader, extent: Extent, target: Target, say: Callable[[str],
 
 
 def _compare(source: LogReader, target: Target, start: int, end: int) -> None:
-    """Offset, time, key and payload of every record."""
+    """Compare the offset, time, key and payload of every record in both logs."""
     expected = _records(source, start, end)
     for found in chain.from_iterable(target.between(start, end)):
         if found != next(expected, None):

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Group commit: many requests, one append.
+"""Group commit: one append for the events of many requests.
 
-While an append is on its way to disk, the next events queue up. They are appended together. After an append, heartbeats
-and registrations that repeat the last one gather for a moment more: brokers send them one by one, and an append costs
-as much as dozens of them. An event that may change something does not wait for that moment, and neither do
-`_MANY` events.
+During an append, the next events wait in a queue. They are then appended together. After an append, heartbeats and
+registrations that repeat the last one wait a little longer, because an append costs as much as dozens of events. An
+event that may change something does not wait for this time, and neither do `_MANY` events.
 
 Every few seconds a CLOCK event is appended with them, so that brokers expire in time even if no broker sends anything.
-The gateway asks for it, and not the process that makes the appends: while no gateway listens, no time may pass.
+The gateway adds this event, and not the process that writes the log. While no gateway listens, no event time may pass.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ _RECORD_BYTES: Final = 32
 STOPPING: Final = "this gateway is stopping; use another address of namesrvAddr"
 
 _REST_S: Final = (0.02, 0.1)
-"""Bounds of the time in which heartbeats gather after an append, in seconds: four times as long as the append took."""
+"""Minimum and maximum time for which heartbeats wait after an append, in seconds. The time is four times the append."""
 _MANY: Final = 32
-"""Number of heartbeats that end this time: not all that come at once, so some are written while others are decoded."""
+"""Number of heartbeats that ends this time. It is low, so that some are written while others are still decoded."""
 
 _PAUSE_S: Final = 0.05
-"""Pause after an append that failed, in seconds. The queue fills meanwhile, and is refused as a group."""
+"""Pause after a failed append, in seconds. The events that arrive in the pause share the next append."""
 
 _LATE_S: Final = 10.0
-"""Duration of an append, in seconds, from which on it counts as one that will fail."""
+"""Duration of an append, in seconds, after which it counts as failing."""
 
 _TICK_S: Final = 0.001
 """Resolution of uvloop's clock, in seconds."""
 
 
 class LogClient(Protocol):
-    """Makes the appends, one at a time. Lives on the caller's event loop."""
+    """Client that appends to the log, one append at a time. Belongs to the caller's event loop."""
 
     @property
     def late_after_s(self) -> float | None:
-        """Silence, in seconds, after which a RESUME counts, in a log that may take an append late, as Kafka may.
+        """Silence after which a RESUME event counts, in seconds, in a log that may take an append late.
 
-        None: the log never takes an append late.
+        Kafka is such a log. None: the log never takes an append late.
         """
         ...
 
@@ -67,37 +66,37 @@ class LogClient(Protocol):
         ...
 
     async def open(self) -> str:
-        """Open the log; returns its `EventLog.lineage`.
+        """Open the log. Returns its `EventLog.lineage`.
 
         Raises:
-            SetupError: It cannot be used as it is.
-            UnavailableError: It cannot be reached.
+            SetupError: The log cannot be used as it is.
+            UnavailableError: The log cannot be reached.
         """
         ...
 
     async def end(self) -> LogEnd:
-        """`EventLog.end`, as it is when this is called or later.
+        """Return `EventLog.end`, as of this call or later.
 
         Raises:
-            UnavailableError: As `EventLog.end`; or the process that makes the appends has ended.
+            UnavailableError: As `EventLog.end`, or the writer process has exited.
         """
         ...
 
     async def append(self, entries: Sequence[Entry]) -> list[Appended]:
-        """`EventLog.append`, behind a RESUME event if nothing was written yet, or nothing for long.
+        """Append like `EventLog.append`. A RESUME event comes first at the first append and after a long silence.
 
         Returns:
-            One `Appended` for each entry; in front of them the RESUME event's, if one was written.
+            One `Appended` for each entry. If a RESUME event was written, its `Appended` comes first.
 
         Raises:
             BadRequestError: As `EventLog.append`.
-            UnavailableError: As `EventLog.append`; or the process that makes the appends has ended.
-            InDoubtError: As `EventLog.append`; or that process ended during the append.
+            UnavailableError: As `EventLog.append`, or the writer process has exited.
+            InDoubtError: As `EventLog.append`, or the writer process exited during the append.
         """
         ...
 
     async def close(self) -> None:
-        """Release everything, whatever is under way."""
+        """Release all resources, even during an append."""
         ...
 
 
@@ -109,14 +108,14 @@ class _Waiting(NamedTuple):
 
 
 class GroupCommit:
-    """Appends events to the log, a group at a time. Lives on one event loop.
+    """Appends events to the log, one group at a time. Belongs to one event loop.
 
     Args:
-        log_client: makes the appends. The caller closes it after `stop`.
-        gateway_id: names this gateway in the events it writes itself.
-        clock_interval_s: time between CLOCK events.
-        on_written: called with the records that have just become durable, before their senders are answered.
-        max_queued_bytes: beyond this, `submit` refuses instead of growing.
+        log_client: Client that appends. The caller closes it after `stop`.
+        gateway_id: Name of this gateway in its own events.
+        clock_interval_s: Time between CLOCK events, in seconds.
+        on_written: Callback with the records that have become durable, before their senders are answered.
+        max_queued_bytes: Maximum size of the queue, in bytes. At the limit, `submit` refuses events.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class GroupCommit:
         self._stopping = False
         self._failing = False
         self.clock_problem: str | None = None
-        """Why the log refuses event times; None while the clock is believed."""
+        """Reason why the log refuses the clock's time, or None."""
         self._began_s = 0.0
         self._rest_until_s = 0.0
         self._next_clock_s = 0.0
@@ -151,14 +150,14 @@ class GroupCommit:
 
     @property
     def failing(self) -> bool:
-        """Return True if the last append failed or has been under way for long: the log cannot be written now."""
+        """Return True if the log cannot be written now: the last append failed, or the current one takes too long."""
         return self._failing or (self._appending is not None and self._loop.time() - self._began_s > _LATE_S)
 
     async def start(self) -> int:
-        """Write this start's RESUME event and begin; returns its offset.
+        """Write the RESUME event of this start, and begin. Returns the event's offset.
 
         Raises:
-            UnavailableError: the log cannot be written.
+            UnavailableError: The log cannot be written.
         """
         self._loop = asyncio.get_running_loop()
         (resume,) = await self._log_client.append([])
@@ -168,11 +167,11 @@ class GroupCommit:
         return resume.offset
 
     def submit(self, key: str, payload: bytes) -> asyncio.Future[Appended]:
-        """Queue one encoded event; the future is done when it is durable.
+        """Queue one encoded event. The future completes when the event is durable.
 
         Raises:
-            UnavailableError: too much is queued already, or the gateway is stopping. Nothing was accepted.
-            BadRequestError: the log does not take such an event; those that wait beside it are not touched.
+            UnavailableError: The queue is full, or the gateway is stopping. The event was not queued.
+            BadRequestError: The event is too large for the log. Other queued events are not affected.
         """
         if self._stopping:
             raise UnavailableError(STOPPING)
@@ -188,7 +187,7 @@ class GroupCommit:
         return done
 
     async def stop(self, timeout_s: float = 2.0) -> None:
-        """Write the queued events, then end. Their senders have had time for their answers (`api.main.DRAIN_S`)."""
+        """Write the queued events, then stop. The gateway has already given answers time (`api.main.DRAIN_S`)."""
         self._stopping = True
         self._go_on()
         with suppress(TimeoutError):
@@ -198,15 +197,15 @@ class GroupCommit:
         if self._timer is not None:
             self._timer.cancel()
 
-    # --- when ---
+    # --- time of the next append ---
 
     def _go_on(self) -> None:
-        """Begin an append, or see to it that one begins in time."""
+        """Begin an append, or set the timer for the next one."""
         if self._appending is not None or (self._stopping and not self._queue):
             return
         due_s = self._due_s()
         if due_s < self._loop.time() + _TICK_S:
-            self._began_s = self._loop.time()  # the task begins a turn later, in which somebody may ask `failing`
+            self._began_s = self._loop.time()  # for `failing`, as the task begins one turn of the loop later
             self._appending = critical_task(self._loop.create_task(self._append_next()), "event log: appends")
         elif self._timer is None or due_s < self._timer_s:
             if self._timer is not None:
@@ -222,10 +221,10 @@ class GroupCommit:
             return 0.0
         return min(self._rest_until_s, self._next_clock_s) if self._queue else self._next_clock_s
 
-    # --- what ---
+    # --- events of the next append ---
 
     async def _append_next(self) -> None:
-        """Append the gathered events, with those of the turn of the loop in which that was due."""
+        """Append the queued events, including those of the turn of the loop in which the append became due."""
         group = self._take()
         self._began_s = began_s = self._loop.time()
         clock_due = self._next_clock_s < began_s + _TICK_S
@@ -239,21 +238,21 @@ class GroupCommit:
             await self._append(group)
         finally:
             self._appending = None
-        if clock_due and not self._failing:  # else it goes with the next: nobody expires before it is down
+        if clock_due and not self._failing:  # otherwise the next append has it: without it no broker expires
             self._next_clock_s = began_s + self._clock_interval_s
         ended_s = self._loop.time()
         self._rest_until_s = ended_s + min(max(4 * (ended_s - began_s), _REST_S[0]), _REST_S[1])
         self._go_on()
 
     def _resume_if_late(self, late_after_s: float) -> _Waiting:
-        """The RESUME in front of a group, for a log that may take the group after its gateway has given it up."""
+        """Return the RESUME event in front of a group. The log may take the group after its gateway has given up."""
         passed_s = self._loop.time() - self._last_stamp_s
         after_ms = self._last_stamp_ms + int((passed_s + late_after_s) * 1000)
         resume = Resume(actor=self._actor, after_ms=after_ms)
         return _own(resume)
 
     def _take(self) -> list[_Waiting]:
-        """Take the next group to append. Kafka takes it as one batch, with the RESUME in front."""
+        """Take the next group from the queue. The group and its RESUME event fit into one Kafka batch."""
         group: list[_Waiting] = []
         limit_bytes = min(MAX_GROUP_BYTES, self._log_client.limits.event_bytes)
         taken_bytes = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the event log that a URL names. Kafka's modules are loaded only for a log in Kafka."""
+"""Access to the event log that a URL names. Kafka's modules are loaded only for a log in Kafka."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from schemas.errors import SetupError
 
 
 def open_log(url: str, stamps: Stamps | None = None) -> EventLog:
-    """Open the log a URL names, and make it if it does not exist.
+    """Open the log that a URL names, and create it if it does not exist.
 
     Args:
-        url: One of `URL_FORMS`. A sqlite path is taken literally, without percent-decoding.
-        stamps: gives event times to a log that is stamped here; None: by this machine's clock.
+        url: One of `URL_FORMS`. A SQLite path is taken literally, without percent-decoding.
+        stamps: Source of event times for a SQLite log. None: this machine's clock.
 
     Raises:
-        SetupError: no such kind of log, or it cannot be used as it is; the message says what to do.
+        SetupError: The URL has an unknown form, or the log cannot be used as it is. The message has the remedy.
         UnavailableError: Kafka cannot be reached, or another process holds the file.
     """
     if url.startswith("sqlite:"):
@@ -35,10 +35,10 @@ def open_log(url: str, stamps: Stamps | None = None) -> EventLog:
 
 
 def open_tail(url: str) -> LogTail:
-    """Open a log that is there to follow it.
+    """Open an existing log in order to follow it.
 
     Raises:
-        SetupError, UnavailableError: as `open_log`.
+        SetupError, UnavailableError: As `open_log`.
     """
     if is_kafka(url):
         from eventlog.kafka.tail import KafkaTail
@@ -51,8 +51,8 @@ def records_between(url: str, start: int, end: int) -> Iterator[Sequence[LogReco
     """The records from ``start`` up to, not including, ``end``, in pieces of bounded size.
 
     Raises:
-        SetupError: some were deleted.
-        UnavailableError: the log cannot be read now.
+        SetupError: Some of the records were deleted.
+        UnavailableError: The log cannot be read now.
     """
     if is_kafka(url):
         from eventlog.kafka.tail import kafka_records
@@ -62,7 +62,7 @@ def records_between(url: str, start: int, end: int) -> Iterator[Sequence[LogReco
 
 
 def close_readers(url: str) -> None:
-    """Release what `records_between` has kept for its next call."""
+    """Release the reader that `records_between` keeps for its next call."""
     if is_kafka(url):
         from eventlog.kafka.tail import close_reader
 
@@ -70,11 +70,11 @@ def close_readers(url: str) -> None:
 
 
 def open_reader(url: str) -> LogReader:
-    """A reader of an existing log, which changes nothing and proves nothing of it.
+    """Open a reader of an existing log. The reader does not change the log and does not check it.
 
     Raises:
-        SetupError: no such kind of log, or there is no such file.
-        UnavailableError: it cannot be reached, or there is no such topic.
+        SetupError: The URL has an unknown form, or the file does not exist.
+        UnavailableError: The log cannot be reached, or the topic does not exist.
     """
     if is_kafka(url):
         from eventlog.kafka.reader import KafkaReader

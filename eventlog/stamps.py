@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event times for a log that is stamped here, by a clock that may be wrong (ADR 22).
+"""Event times of a SQLite log, from a clock that may be wrong (ADR 22).
 
-Three rules, each asked under the log's write lock:
+Three rules apply, each under the log's write lock:
 
-1. Time never goes back: a stamp is never less than the last one on the log.
-2. Time never stands still: while the clock is behind the log, time moves on at nine tenths of the pace of the steady
-   clock. So brokers expire, and the clock catches up.
-3. Time does not leap: a clock that is far beyond the last stamp is not believed. Nothing is written, and the error says
-   what to do.
+1. Time never goes back: an event time is never less than the last one on the log.
+2. Time never stands still. While the clock is behind the log, event time advances at nine tenths of the pace of the
+   steady clock. So brokers expire, and the clock catches up.
+3. Time does not leap. If the clock is far beyond the last event time, nothing is written. The error names the remedy.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ SteadyClock = Callable[[], float]
 """Monotonic clock, seconds. Setting the system clock does not change it."""
 
 MAX_LEAP_MS: Final = 3_600_000
-"""How far a clock may be beyond the stamp that was expected, in a process that has stamped before."""
+"""Maximum distance of the clock from the expected event time, in a process that has appended before."""
 
 MAX_PAUSE_MS: Final = 31 * 24 * 3_600_000
-"""Maximum distance of the clock from the log's last stamp, in a process that has appended nothing yet. For so long,
-no process may have run."""
+"""Maximum distance of the clock from the log's last event time, in a process that has appended nothing yet. No process
+may have run for that long."""
 
 _EARLIEST_MS: Final = 1_577_836_800_000
-"""2020. A clock that is before that was never set."""
+"""The begin of the year 2020. A clock before that time was never set."""
 
 _LATEST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, which is as far as timestamps go."""
+"""The end of the year 9999, the last possible timestamp."""
 
 
 class ClockError(UnavailableError):
-    """The clock is not believed. Nothing was written."""
+    """Error: the clock is not plausible. Nothing was written."""
 
 
 class Stamps:
-    """Gives event times. For one log, one call at a time.
+    """Source of event times for one log. Make one call at a time.
 
     Args:
         clock: The wall clock.
-        steady: Goes on at the same pace, whatever the wall clock does.
-        max_leap_ms: As `MAX_LEAP_MS`; 0: every clock is believed, whatever it says.
+        steady: Clock that keeps its pace if the wall clock is set.
+        max_leap_ms: Maximum leap, as `MAX_LEAP_MS`. 0: every time of the clock is accepted.
     """
 
     def __init__(
@@ -56,16 +55,16 @@ class Stamps:
         self._clock, self._steady = clock, steady or steady_s
         self._max_leap_ms = max_leap_ms
         self._stamped: tuple[int, float] | None = None
-        """The last stamp that was given here, and when."""
+        """The last event time from this object, in milliseconds, and the steady clock at that time, in seconds."""
 
     def next(self, last_ms: int | None) -> int:
-        """The time of the next records.
+        """Return the event time of the next records, in milliseconds.
 
         Args:
-            last_ms: The last stamp on the log, whoever wrote it; None in an empty log.
+            last_ms: The last event time on the log, from any process, or None in an empty log.
 
         Raises:
-            ClockError: The clock is not believed.
+            ClockError: The clock is not plausible.
         """
         time_ms, steady_s = self._clock(), self._steady()
         floor_ms = expected_ms = last_ms or 0
@@ -99,7 +98,7 @@ class Stamps:
 
 
 def steady_s() -> float:
-    """Seconds that have passed, suspension of the machine included where the system counts it."""
+    """Steady clock, in seconds. If the system supports it, time in which the machine is suspended counts."""
     return time.clock_gettime(_STEADY)
 
 

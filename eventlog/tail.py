@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follow an event log that others append to, and find the end of a bounded batch.
 
-`eventlog.sqlite.tail` and `eventlog.kafka.tail` know their storage.
+`eventlog.sqlite.tail` and `eventlog.kafka.tail` implement this for their storage.
 
-A batch holds what its records carry *inflated*, several times over: the event, rows of the tables and of history. A
-payload is compressed: 12 MiB of one letter take 15 kB on the log. So batches are bounded by what the frames state
-(`schemas.events.inflated_bytes`), which the fold checks when it inflates them.
+In the fold, a batch holds its records *inflated*, several times: as events, rows of the tables, and rows of history. A
+payload is compressed: 12 MiB of one letter take 15 kB on the log. So batches are bounded by the inflated sizes that the
+frames state (`schemas.events.inflated_bytes`). The fold checks these sizes when it inflates the frames.
 
-Some commands do far more than they carry. Removing rows costs no more than writing them did, but permissions can be
-cleared and set again without end, each time in every row of a broker; and a deletion looks at the topics of all
-brokers. Such commands cost a round sum, so that a batch of them ends in bounded time.
+Some commands cost far more than their size. Permissions can be cleared and set again any number of times, each time in
+every row of a broker. A deletion reads the topics of all brokers. Such commands have a fixed cost, so that a batch of
+them ends in bounded time. Removing rows costs no more than writing them did.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from schemas.events import (
 )
 
 WHOLE_BROKER_BYTES: Final = 512 * 1024
-"""Of a command that may touch, or looks at, every topic of a broker."""
+"""Cost of a command that may change or read every topic of a broker, in bytes."""
 
 KV_BYTES: Final = 4 * 1024
-"""Cost of a KV command in addition to its own size, bytes: the table's keys are copied."""
+"""Cost of a KV command in addition to its own size, in bytes. The command copies the keys of the table."""
 
 SMALL_BYTES: Final = 4 * 1024
-"""Payloads up to this size are looked into. Commands take a few hundred bytes, 3 kB with the longest names."""
+"""Maximum size of a payload that is decoded for its cost, in bytes. Commands have a few hundred bytes, at most 3 kB."""
 
 _INFLATED_SMALL_BYTES: Final = 64 * 1024
 
@@ -51,12 +51,12 @@ _WHOLE_BROKER: Final = tuple(
 
 
 def cost_bytes(key: str, head: bytes, payload_bytes: int) -> int:
-    """Cost of a record, bytes.
+    """Cost of a record, in bytes.
 
     Args:
-        key: its routing key.
-        head: its payload if that has at most `SMALL_BYTES`, else at least the first `HEAD_BYTES` of it.
-        payload_bytes: the size of its payload.
+        key: Routing key of the record.
+        head: The payload if it has at most `SMALL_BYTES`, otherwise at least its first `HEAD_BYTES`.
+        payload_bytes: Size of the payload.
     """
     inflated = inflated_bytes(head[:HEAD_BYTES])
     if inflated is None:
@@ -74,11 +74,11 @@ def cost_bytes(key: str, head: bytes, payload_bytes: int) -> int:
 
 
 Cost = tuple[int, int, bytes, int]
-"""A record as the planner needs it: offset, `cost_bytes`, the begin of its payload, event time."""
+"""Data of a record for the planner: offset, `cost_bytes`, the begin of the payload, event time in milliseconds."""
 
 
 class BatchEnd(NamedTuple):
-    """End of a batch: the offset after it, and the greatest event time up to there, ms."""
+    """End of a batch: the offset after it, and the greatest event time up to that offset, in milliseconds."""
 
     offset: int
     time_ms: int
@@ -86,7 +86,7 @@ class BatchEnd(NamedTuple):
 
 @dataclass(slots=True)
 class _Scan:
-    """State of the scan of a batch that is not taken yet. The next call continues the scan."""
+    """State of the scan for the end of a batch. The next call continues the scan."""
 
     asked: tuple[int, int, int, int, bytes]
     end: int
@@ -97,12 +97,12 @@ class _Scan:
 
 
 class LogTail(ABC):
-    """The planner's side of a log: one long-lived process asks it where the next micro-batch ends. For one thread.
+    """The planner's view of a log: one long-lived process asks where the next micro-batch ends. For one thread.
 
     Attributes:
-        name: of the log, for messages.
-        log_id: see `EventLog.log_id`.
-        first_offset: of a new log.
+        name: Name of the log in messages.
+        log_id: Identity of the log, see `EventLog.log_id`.
+        first_offset: First offset of a new log.
     """
 
     first_offset: int
@@ -111,10 +111,10 @@ class LogTail(ABC):
     _scan: _Scan | None = None
 
     def check_identity(self, log_id: str | None) -> None:
-        """Make sure that this is the log with this id; None accepts any.
+        """Make sure that the log has this id. None accepts any log.
 
         Raises:
-            SetupError: the log was removed, or another one is in its place.
+            SetupError: The log was removed, or another one is in its place.
         """
         if log_id not in (None, self.log_id):
             raise SetupError(
@@ -123,11 +123,11 @@ class LogTail(ABC):
             )
 
     def check_readable_from(self, start_offset: int) -> None:
-        """Make sure that no record from ``start_offset`` on is missing at the log's old end, nor the log cut short.
+        """Make sure that no record from ``start_offset`` on was trimmed, and that the log is not truncated.
 
         Raises:
-            SetupError: the message names the missing offsets.
-            UnavailableError: storage does not answer.
+            SetupError: Records are missing. The message names their offsets.
+            UnavailableError: Storage does not answer.
         """
         oldest, end = self._bounds()
         if start_offset > end:
@@ -144,7 +144,7 @@ class LogTail(ABC):
         """The offset after the last record.
 
         Raises:
-            UnavailableError: storage does not answer.
+            UnavailableError: Storage does not answer.
         """
         return self._bounds()[1]
 
@@ -158,20 +158,20 @@ class LogTail(ABC):
         *,
         only_full: bool = False,
     ) -> BatchEnd:
-        """The end of a batch that keeps both bounds; a larger record comes alone.
+        """The end of a batch within both bounds. A record larger than ``max_bytes`` is a batch of its own.
 
         Args:
-            start: The end of the batch before.
-            max_records: bound on the records.
-            max_bytes: bound on the sum of their costs (`cost_bytes`).
-            deferrable: how the payload of a record begins that can wait: while there are only such, and room for more,
-                the batch is empty.
-            stop_at: An offset that the batch does not reach; None: there is none.
-            only_full: While there is room for more, the batch is empty.
+            start: The end of the previous batch.
+            max_records: Maximum number of records.
+            max_bytes: Maximum sum of the costs (`cost_bytes`).
+            deferrable: Begin of the payload of records that can wait. If the log has only such records and the batch
+                has room for more, the batch is empty.
+            stop_at: Offset before which the batch ends, or None.
+            only_full: Return an empty batch while the batch has room for more.
 
         Raises:
-            SetupError: records were deleted.
-            UnavailableError: storage does not answer.
+            SetupError: Records were deleted.
+            UnavailableError: Storage does not answer.
         """
         asked = (*start, max_records, max_bytes, deferrable)
         if self._scan is None or self._scan.asked != asked:
@@ -194,19 +194,19 @@ class LogTail(ABC):
 
     @abstractmethod
     def wait_for_change(self, deadline: float, poll_s: float) -> bool:
-        """Wait until somebody has written to the log.
+        """Wait until the log has changed.
 
         Args:
-            deadline: on `time.monotonic`.
-            poll_s: pause between looks, where there is no other way to wait.
+            deadline: Latest time of return, on `time.monotonic`.
+            poll_s: Pause between checks, in seconds, if the storage cannot wait itself.
 
         Returns:
-            False when nobody had by then.
+            True if the log has changed, False at the deadline.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Release file or connections."""
+        """Release the file or the connections."""
 
     @abstractmethod
     def _bounds(self) -> tuple[int, int]:
@@ -214,16 +214,16 @@ class LogTail(ABC):
 
     @abstractmethod
     def _costs(self, start: int, limit: int) -> Generator[Cost]:
-        """Yield the costs from an offset on, up to ``limit`` records. The last one may be yielded again."""
+        """Yield the costs from an offset on, of at most ``limit`` records. The next call may repeat the last one."""
 
 
 def missing_records(name: str, first: int, end: int | None = None) -> SetupError:
-    """The error for records that are gone although nobody has read them.
+    """The error for records that were deleted before they were read.
 
     Args:
-        name: of the log.
-        first: the first of them.
-        end: the offset after the last of them, if it is known.
+        name: Name of the log.
+        first: First missing offset.
+        end: The offset after the last missing one, if known.
     """
     which = f"from offset {first} on" if end is None else f"from offset {first} to {end - 1}"
     return SetupError(

@@ -18,10 +18,10 @@ def is_kafka(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> Path:
-    """The file of a ``sqlite://`` URL.
+    """The path in a ``sqlite://`` URL.
 
     Raises:
-        SetupError: the path is not absolute.
+        SetupError: The path is not absolute.
     """
     path = url.removeprefix("sqlite://")
     if path == url or not path.startswith("/") or path.endswith("/") or "\0" in path:
@@ -36,8 +36,8 @@ class KafkaPlace(NamedTuple):
 
     Attributes:
         bootstrap: ``host:port`` of some brokers.
-        topic: Its name.
-        config: The absolute path of a file of Kafka client properties; empty: Kafka is open.
+        topic: Name of the topic.
+        config: Absolute path of a file of Kafka client properties. Empty: no TLS and no authentication.
     """
 
     bootstrap: list[str]
@@ -49,7 +49,7 @@ def parse_url(url: str) -> KafkaPlace:
     """Parse ``kafka://host:port[,host:port]/topic[?config=/file]``. The path is taken literally.
 
     Raises:
-        SetupError: it has another form.
+        SetupError: The URL has another form.
     """
     match = re.fullmatch(r"kafka://([^/]+)/([A-Za-z0-9._-]{1,249})(?:\?config=(/.+))?", url)
     addresses = match[1].split(",") if match else []
@@ -59,16 +59,16 @@ def parse_url(url: str) -> KafkaPlace:
 
 
 def first_offset(topic: str) -> int:
-    """The log's offset of Kafka's offset 0: what a name like ``events.from-400124`` says, else 0 (docs/adr/0018)."""
+    """The log's offset for Kafka's offset 0: the number in a name like ``events.from-400124``, or 0 (docs/adr/0018)."""
     match = re.search(r"\.from-([0-9]{1,18})$", topic)
     return int(match[1]) if match else 0
 
 
 def with_config(url: str, config: Path | None) -> str:
-    """The same log, reached as a file says. In the URL, so that whoever opens the log anywhere finds the file.
+    """Add the path of a properties file to the URL of a log, so that every process that opens the log finds the file.
 
     Raises:
-        SetupError: The log is not in Kafka, or names another file itself.
+        SetupError: The log is not in Kafka, or its URL already names another file.
     """
     if config is None:
         return url

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event log is written by a process of its own (ADR 8).
+"""Writer of the event log: a separate process for each gateway (ADR 8).
 
-An append waits for a disk, and a thread that waits has to get the interpreter back afterwards: from one that answers
-route requests without a pause, which is slow for the append and, far more, for the answers (reports/performance.md). So
-the gateway's event loop sends what is to be written to a process, and has the offsets when it is durable::
+An append waits for a disk. A thread that waited must then get the interpreter lock back from the thread that answers
+route requests without a pause. This slows down the append and, far more, the answers (reports/performance.md). So the
+gateway's event loop sends events to a separate process. It gets their offsets when the events are durable::
 
     gateway                                       process
     ── (URL, ...) ──────────────────────────────► opens the log
@@ -12,9 +12,9 @@ the gateway's event loop sends what is to be written to a process, and has the o
     ◄── their offsets and times, or an error ────
     ...                                           pickles, framed as by multiprocessing's Connection
 
-The two live and die together. The log is opened once, and compared with the tables then: a gateway without its process
-ends, and its supervisor starts it anew. A process without its gateway is killed by the kernel, so that nothing is
-written on behalf of one that is gone.
+The two processes start and end together. The log is opened once, and compared with the tables then. So a gateway
+without its writer process exits, and its supervisor starts it again. If the gateway ends, the kernel kills the writer
+process, so that nothing is written for a gateway that has ended.
 """
 
 from __future__ import annotations
@@ -50,28 +50,34 @@ T = TypeVar("T")
 _length = struct.Struct("!i")
 
 _CLOSE_S: Final = 1.0
-"""How long an append under way may hold up the end. `GroupCommit.stop` has waited for it before."""
+"""Maximum time that `close` waits for an append in progress, in seconds. `GroupCommit.stop` has waited before."""
 
 Answer = LogEnd | list[Appended] | RoutelakeError | tuple[str, Limits]
 
 
 class Last(NamedTuple):
-    """The last append: when it began (where it hung after that, it is silence, too), and its event time."""
+    """The last append.
+
+    Attributes:
+        began_s: Start of the append, on the steady clock, in seconds. The time that the append takes counts as silence.
+        event_time_ms: Event time of its last record, in milliseconds.
+    """
 
     began_s: float
     event_time_ms: int
 
 
 class ResumingLog:
-    """Appends to a log and tells, by a RESUME event, of the time in which nobody listened.
+    """Appends to a log, and records by a RESUME event the time in which no gateway received heartbeats.
 
-    It comes first when nothing was written yet, or nothing for long (the gateway, or the process that writes for it,
-    was stopped, suspended or cut off, or the clock was set ahead), so that this time counts against no broker.
+    The RESUME event comes before the first append, and before an append after a long silence. Such a silence follows if
+    the gateway or its writer process was stopped, suspended or disconnected, or if the clock was set forward. The event
+    keeps this time from counting against any broker.
 
     Args:
-        event_log: the log.
-        gateway_id: names the gateway in the events written here.
-        gap_s: silence after which a RESUME event is due.
+        event_log: Log to append to.
+        gateway_id: Name of the gateway in the RESUME events.
+        gap_s: Silence after which a RESUME event is due, in seconds.
     """
 
     def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float) -> None:
@@ -82,11 +88,11 @@ class ResumingLog:
         self._last: Last | None = None
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
-        """`EventLog.append`, behind a RESUME event where one is due: then the result has one more, in front."""
+        """Append like `EventLog.append`. If a RESUME event is due, it comes first, in the log and in the result."""
         began_s = steady_s()
         written = None
         if self._last is not None and began_s - self._last.began_s <= self._gap_s:
-            # From here to the stamp the clock may be set, or this process stand still: the log checks the stamp again.
+            # Before the stamp, the clock may be set or this process may be suspended. So the log checks the stamp too.
             with suppress(LateError):
                 written = self._log.append(entries, self._last.event_time_ms + int(self._gap_s * 1000))
         if written is None:
@@ -96,13 +102,13 @@ class ResumingLog:
 
 
 class LogWorker:
-    """The gateway's end of the process; an `eventlog.group_commit.LogClient`.
+    """The gateway's connection to its writer process; an `eventlog.group_commit.LogClient`.
 
     Args:
-        log_url: As for `open_log`.
-        gateway_id: names the gateway in the events written there.
-        gap_s: as for `ResumingLog`.
-        max_leap_ms: as for `Stamps`.
+        log_url: URL of the log, as for `open_log`.
+        gateway_id: Name of the gateway in the RESUME events.
+        gap_s: Silence after which a RESUME event is due, in seconds, as for `ResumingLog`.
+        max_leap_ms: Maximum leap of the clock, in milliseconds, as for `Stamps`.
     """
 
     def __init__(self, log_url: str, gateway_id: str, gap_s: float, max_leap_ms: int = MAX_LEAP_MS) -> None:
@@ -114,10 +120,10 @@ class LogWorker:
         self._ended = False
         self._closing = False
         self.died = asyncio.Event()
-        """Set when the process exited without being closed: nothing can be written any more."""
+        """Set if the process exited before `close`. Then nothing more can be written."""
 
     async def open(self) -> str:
-        """See `LogClient`. Once."""
+        """See `LogClient`. Call it once only."""
         try:
             process, stream = spawn(__name__)
         except OSError as error:
@@ -157,14 +163,14 @@ class LogWorker:
         if self._process is None:
             return
         if not self._ended:
-            self._writer.write_eof()  # it ends
+            self._writer.write_eof()  # the process exits at the end of its input
         try:
             await asyncio.to_thread(self._process.wait, _CLOSE_S)
         except subprocess.TimeoutExpired:
             log.warning("event log writer process did not stop in time; killed")
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
-        await asyncio.wait([self._reading])  # of its death somebody was told
+        await asyncio.wait([self._reading])  # `critical_task` reports its failure
         self._writer.close()
 
     async def _ask(self, question: object) -> Answer:
@@ -180,7 +186,7 @@ class LogWorker:
         return answer
 
     async def _read(self, reader: asyncio.StreamReader, process: subprocess.Popen[bytes]) -> None:
-        """Pass on answers until the process has ended."""
+        """Pass on answers until the process exits."""
         with suppress(OSError, EOFError):
             while True:
                 (size,) = _length.unpack(await reader.readexactly(_length.size))
@@ -203,7 +209,7 @@ class LogWorker:
 
 
 def main() -> None:
-    """Write until the gateway is gone."""
+    """Serve the gateway until it ends."""
     end_with_parent()
     configure("event-log")
     with Connection(SERVED) as gateway, suppress(EOFError, ConnectionError):
@@ -215,7 +221,7 @@ def _serve(gateway: Connection) -> None:
     event_log = _tried(open_log, log_url, Stamps(max_leap_ms=max_leap_ms))
     if isinstance(event_log, RoutelakeError):
         gateway.send(event_log)
-        gateway.recv()  # the gateway's end
+        gateway.recv()  # waits for the gateway to end
         return
     with closing(event_log):
         resuming_log = ResumingLog(event_log, gateway_id, gap_s)
