@@ -34,21 +34,21 @@ LEASE_FILE: Final = "fold.lease"
 RENEW_S: Final = 3.0
 EXPIRE_S: Final = 15.0
 LOOK_S: Final = 1.0
-"""Seconds between two looks of a waiting fold."""
+"""Seconds between two checks by a waiting fold."""
 
 
 class LeaseLostError(RoutelakeError):
-    """Another fold has the lake and lives. That passes: whoever is started again may find the lake free."""
+    """Another running fold holds the lake. The error is temporary: a later start may find the lake free."""
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
     """Contents of the lease object.
 
     Attributes:
-        holder: The fold's name, for people; and its data directory's, by which it knows itself after a restart.
-        term: How often the lake was taken.
-        beat: Counts renewals, so that each is another object.
-        released: Whether the holder has stopped, so that nobody need wait for the lease to end.
+        holder: Name of the fold and its data directory. By it a fold recognizes its own lease after a restart.
+        term: Number of times that the lake was taken.
+        beat: Number of renewals, so that each renewal is a different object.
+        released: True if the holder has stopped, so that no fold needs to wait for the lease to expire.
     """
 
     holder: str
@@ -61,17 +61,17 @@ _decoder = msgspec.json.Decoder(LeaseRecord)
 
 
 class Lease:
-    """One fold's claim to a lake.
+    """The lease that one fold holds on a lake.
 
     Args:
-        store: The lake's.
-        holder: Of this fold; the same after a restart in the same data directory, which one process uses at a time.
-        clock_s: For tests.
-        on_lost: Is told, on the lease's thread, when somebody else has it, or it cannot be kept.
+        store: Object store of the lake.
+        holder: Name of this fold, the same after a restart in the same data directory. One process uses that at a time.
+        clock_s: Monotonic clock in seconds; tests replace it.
+        on_lost: Callback on the lease's thread, if another fold took the lease or it cannot be renewed.
 
     Attributes:
-        term: Of this claim; 0 before it is held.
-        is_renewed: Whether somebody else has renewed it while this one looked.
+        term: Term of this fold; 0 while it does not hold the lease.
+        is_renewed: True if another fold was seen to renew the lease.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Lease:
         self._record = LeaseRecord("", 0)
         self._tag = Tag(None, None)
         self._seen: tuple[Tag, float] | None = None
-        """Tag of another fold's lease, and the time since which it is unchanged."""
+        """Tag of another fold's lease, and the time in seconds since which it is unchanged."""
         self.is_renewed = False
         self._is_lost = False
         self._renewing = threading.Lock()
@@ -101,16 +101,16 @@ class Lease:
         """Take the lease if it is free.
 
         Args:
-            from_another: Called where it was not this fold that held it last, before the object says it is: from then
-                on nobody could tell any more.
+            from_another: Called if another fold held the lease last, before the object names this fold. Afterwards the
+                previous holder would be unknown.
 
         Returns:
-            None where it is ours now; else who holds it.
+            None if this fold holds the lease now, otherwise the record of its holder.
 
         Raises:
             StoreError: Storage failed.
-            SetupError: Something else stands in its place.
-            OSError: As ``from_another`` does; the lease is not taken.
+            SetupError: The object is not a lease.
+            OSError: ``from_another`` raised it; the lease is not taken.
         """
         found = self._store.find(LEASE_FILE)
         if found is None:
@@ -139,17 +139,19 @@ class Lease:
                 self._tag = self._store.replace(LEASE_FILE, data, tag)
         except TakenError:
             self._seen = None
-            return before  # somebody was quicker: look again
+            return before  # another fold was faster: the next try reads the lease again
         self._record, self.term = record, record.term
         return None
 
     def keep(self) -> None:
-        """Renew it from now on, on a thread of its own."""
+        """Start a thread that renews the lease."""
         self._thread = critical_thread(self._keep, "fold-lease")
         self._thread.start()
 
     def confirm(self) -> None:
-        """Renew it now: if another has it, or had it in between, ``on_lost`` is told before this returns.
+        """Renew the lease now.
+
+        If another fold holds it, or held it in between, ``on_lost`` is called before this returns.
 
         Raises:
             StoreError: Storage failed.
@@ -160,7 +162,7 @@ class Lease:
             self._has_lost()
 
     def release(self) -> None:
-        """Give it back, if it is still ours: who waits need not wait for its end."""
+        """Release the lease if this fold still holds it, so that a waiting fold can take it before it expires."""
         self._end.set()
         if self._thread is not None:
             self._thread.join(EXPIRE_S)
@@ -190,7 +192,7 @@ class Lease:
         try:
             found = self._store.find(LEASE_FILE)
             holder = "nobody" if found is None else _record_of(found, self._store.url).holder
-        except (OSError, SetupError):  # whose it is is for people alone
+        except (OSError, SetupError):  # the name of the holder is only for the message
             holder = "another fold"
         self._on_lost(f"the lease of {self._store.url} is held by {holder} now")
 
@@ -212,19 +214,19 @@ def _record_of(found: Tagged, url: str) -> LeaseRecord:
 
 _HOLDER_FILE: Final = "holder"
 _FETCH_EVERY_S: Final = 30.0
-"""While another fold has the lake: then there is little left to fetch when it is taken over."""
+"""Seconds between fetches while another fold holds the lake. So a takeover has little left to fetch."""
 
 
 class LeasedLake:
-    """One fold's hold on a lake at a URL.
+    """A lake at a URL, with the lease, the local copy and the publisher of one fold.
 
     Args:
-        store: The lake's.
-        copy_dir: Of the copy that the fold commits to; this process has its lock.
-        lease: None for one of its own.
+        store: Object store of the lake.
+        copy_dir: Folder of the copy that the fold commits to; this process has its lock.
+        lease: Lease to use; None makes a new one.
 
     Attributes:
-        publisher: Publishes what is committed to the copy.
+        publisher: Publishes the commits of the copy.
     """
 
     def __init__(self, store: Store, copy_dir: Path, lease: Lease | None = None) -> None:
@@ -236,10 +238,10 @@ class LeasedLake:
 
     @classmethod
     def at(cls, url: str, copy_dir: Path) -> LeasedLake:
-        """The one at a URL.
+        """Open the lake at a URL.
 
         Raises:
-            SetupError: The store cannot be used, or does not keep one writer from another.
+            SetupError: The store cannot be used, or ignores conditions of a PUT, which keep two writers apart.
         """
         store = open_store(url)
         probe(store)
@@ -248,23 +250,23 @@ class LeasedLake:
     def take(
         self, stopped: Callable[[float], bool], *, standby: bool, from_another: Callable[[], None] = lambda: None
     ) -> bool:
-        """Wait until nobody else holds the lake, take it, and bring the copy up to date.
+        """Wait until no other fold holds the lake, take it, and bring the copy up to date.
 
         Args:
-            stopped: Waits for so many seconds; whether the process is to end.
-            standby: Whether to wait for a holder that lives; else that is refused.
-            from_another: Called where another fold may have written since this one last did, before the lake is taken:
-                then this one's checkpoint is of no use. The other may have committed to some tables, and to
-                routeCommitTable no more, which a new checkpoint takes back. Cut off behind the lease, the next start
-                would find it held by this fold alone.
+            stopped: Waits for that many seconds and returns True if the process must end.
+            standby: True to wait for a running holder, False to raise an error instead.
+            from_another: Called before the lake is taken, if another fold may have written since this fold last did.
+                The checkpoint of this fold is then of no use. The other fold may have committed to some tables but not
+                to routeCommitTable, and a new checkpoint undoes that. After the lease is taken it would be too late: if
+                this fold were interrupted, its next start would see only its own name in the lease.
 
         Returns:
-            False where the process is to end.
+            False if the process must end.
 
         Raises:
-            LeaseLostError: Another fold holds it, and this one is no standby.
-            FencedError: Another fold took it while this one was about to.
-            SetupError: Its tables are damaged, or of another format.
+            LeaseLostError: Another fold holds the lake, and ``standby`` is False.
+            FencedError: Another fold took the lake at the same time.
+            SetupError: The tables are damaged or of another format.
             StoreError, OSError: Storage failed.
         """
         said, fetch_s = "", 0.0
@@ -292,15 +294,15 @@ class LeasedLake:
                 return False
         self._lease.keep()
         self.publisher.fetch()
-        self._confirm()  # who took the lake while this process stood still is not to be fenced out
+        self._confirm()  # a fold that took the lake while this process was paused must not be fenced
         self.publisher.fence(self._holder, self._lease.term)
-        self._confirm()  # so nobody else wrote since the lease said whose the lake was before
+        self._confirm()  # so no other fold wrote since this fold read the previous holder from the lease
         self._is_taken = True
         log.info("took the lake", lake=self._store.url, term=self._lease.term)
         return True
 
     def close(self) -> None:
-        """Publish what is left, and give the lake back, so that nobody need wait for the lease to end."""
+        """Publish the remaining commits and release the lease, so that the next fold need not wait for its expiry."""
         if self._is_taken and self.publisher.lost is None:
             try:
                 self.publisher.publish()
@@ -319,7 +321,7 @@ class LeasedLake:
 
 
 def _holder_of(copy_dir: Path) -> str:
-    """Names this machine and data directory, the same at every start."""
+    """Return the name of this machine and data directory, the same at every start."""
     file = copy_dir / _HOLDER_FILE
     try:
         return file.read_text(encoding="utf-8")

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits are published: from a staging folder into a lake's folder, and from the copy of a lake into its object store.
+"""Publishing of commits, from a staging folder into a lake folder and from a local copy into an object store.
 
-`publish` is the one way for both. What is published is there whole or not at all: data files come first, and an entry
-is put last, only where none stands (a hard link, or a PUT with a condition).
+Both use `publish`. A commit becomes visible whole or not at all: its data files come first, its log entry last. The
+entry is written only if the log has no entry of that version (by a hard link or a conditional PUT).
 
-**A lake in an object store** has a copy, which its one writer commits to. The copy is an ordinary lake in a folder of
-the fold's machine: the newest version of each table and its log since the last checkpoint. Everything that writes a
-lake works on it as on any other. What was committed there is then published in waves, each side by side: data files,
-the entries of all tables, the entry of routeCommitTable. Only that last one makes the epoch exist, for readers of the
-store as for those of a folder. Afterwards comes what readers can do without: intervals, checkpoints, the fold's own
-reports.
+**A lake in an object store** has a local copy, to which its one writer commits. The copy is an ordinary lake in a
+folder on the fold's machine. It has the newest version of each table and the log since the last checkpoint. All code
+that writes a lake works on the copy as on any other lake. The publisher then uploads the commits in waves, each in
+parallel: data files, the entries of all other tables, the entry of routeCommitTable. The epoch exists only after this
+last entry, for readers of the store as for readers of a folder. Readers do not wait for the rest, which follows:
+interval tables, checkpoints, the reports of the fold.
 
-**One writer.** An entry is put only where none stands. Whoever takes the lake over first puts an entry of its own, a
-*fence*, behind the newest one of every table; where that is refused the writer before was just in time, so its entry is
-fetched and the next place is tried. From then on that writer's next entry, in whichever table, meets a fence, and it
-ends: however long it was stopped, and at whatever step. A lease (`lake.lease`) only keeps two from doing so to each
-other again and again. What is replaced rather than added (the pointer to a checkpoint, reports) is put in the place of
-what this writer knows, or not at all. Data files are put without a condition: nobody else knows their names.
+**One writer.** The store accepts an entry only if the log has none of that version. A fold that takes over the lake
+first adds an entry of its own, a *fence*, after the newest entry of every table. If the store refuses that, the
+previous writer was faster: the fold fetches its entry and tries the next version. The next entry of the previous
+writer then meets a fence, in any table, and that writer ends. This holds for any pause of that writer, at any step.
+The lease (`lake.lease`) only keeps two folds from fencing each other repeatedly. An object that is replaced, such as a
+checkpoint pointer or a report, is replaced only if it is still the one that this writer knows. Data files are put
+without a condition, because no other process knows their names.
 
-Source: the Delta transaction protocol, "Delta Log Entries" (entries are put with
-put-if-absent) and "Commit Provenance Information" (a commit that says nothing but who made it).
+Source: the Delta transaction protocol, "Delta Log Entries" (entries are written with put-if-absent) and "Commit
+Provenance Information" (a commit that only names its author).
 """
 
 from __future__ import annotations
@@ -66,32 +67,32 @@ FENCE: Final = "FENCE"
 _EPOCHS: Final = tuple(table.name for table in ALL_TABLES)
 _INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
 _REPORT_EVERY_S: Final = 2.0
-"""Between two copies of the fold's status."""
+"""Seconds between two uploads of the fold's status."""
 
 
 class FencedError(RoutelakeError):
-    """Another fold has taken the lake: this one must write no more."""
+    """Another fold has taken over the lake. This fold must stop writing."""
 
 
 class Target(Protocol):
-    """A place for commits: a folder, or an object store. Paths are relative to it."""
+    """Destination of commits: a folder or an object store. Paths are relative to it."""
 
     def put(self, path: str, data: Path, /) -> object:
-        """Put a data file, whose name nobody else knows. Raises OSError."""
+        """Put a data file under a name that only this process knows. Raises OSError."""
 
     def put_new(self, path: str, data: Path, /) -> object:
-        """Put an entry where none stands, or the same does. Raises TakenError, OSError."""
+        """Put a log entry if there is none of that name, or an equal one. Raises TakenError, OSError."""
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T], /) -> list[R]:
-        """Do work for each item; all have ended when the first error is raised."""
+        """Call `work` for each item. The first error is raised after all calls have ended."""
 
 
 class Folder:
-    """A folder as a target: files come there by hard links, so that no data is copied.
+    """A folder as a target. Files are hard-linked, so that no data is copied.
 
     Args:
-        root: On the same file system as what is put there.
-        may_copy: Whether another user's file, which Linux may not let be linked, is copied.
+        root: The folder, on the same file system as the files to put.
+        may_copy: Copy a file that cannot be linked. Linux may refuse links to files of another user.
     """
 
     def __init__(self, root: Path, *, may_copy: bool = False) -> None:
@@ -99,7 +100,7 @@ class Folder:
         self._may_copy = may_copy
 
     def put_new(self, path: str, data: Path) -> None:
-        """Put a file where none stands, or the same does. Raises TakenError, OSError."""
+        """Put a file if there is none of that name, or an equal one. Raises TakenError, OSError."""
         target = self._root / path
         try:
             try:
@@ -119,17 +120,17 @@ class Folder:
     put = put_new
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Do work for each item, one after the other."""
+        """Call `work` for each item, one after the other."""
         return [work(item) for item in items]
 
 
 class Commit(NamedTuple):
-    """A commit to be published.
+    """A commit to publish.
 
     Attributes:
-        table: Folder of its table, in the source as in the target; empty where they are the table's own.
-        version: Of the table.
-        entry: Decoded.
+        table: Folder of the table, the same in source and target. Empty if source and target are the table itself.
+        version: Version of the table.
+        entry: Decoded log entry.
     """
 
     table: str
@@ -138,17 +139,17 @@ class Commit(NamedTuple):
 
     @classmethod
     def read(cls, source: Path, table: str, version: int) -> Self:
-        """Read one from a folder. Raises FileNotFoundError where there is none, OSError, UnreadableError."""
+        """Read a commit from a folder. Raises FileNotFoundError (no such version), OSError, UnreadableError."""
         return cls(table, version, decode_entry((source / table / entry_name(version)).read_bytes()))
 
     @property
     def path(self) -> str:
-        """Place of its entry in source and target."""
+        """Path of the log entry in source and target."""
         return str(PurePosixPath(self.table, entry_name(self.version)))
 
     @property
     def files(self) -> list[str]:
-        """Places of the files that it brings."""
+        """Paths of the files that the commit adds."""
         brought = (*self.entry.added, *self.entry.feed)
         return [str(PurePosixPath(self.table, unquote(file.path))) for file in brought]
 
@@ -161,20 +162,20 @@ def publish(
     there: set[str] | None = None,
     done: Callable[[Commit], None] = lambda commit: None,
 ) -> None:
-    """Let a target have commits: all data files, then the entries, wave by wave.
+    """Publish commits to a target: first the data files, then the log entries, in waves.
 
-    In a wave each table's entries come in order, the tables side by side. Cut off anywhere, a repetition goes on.
+    In a wave, the entries of a table go in order and the tables in parallel. An interrupted call can be repeated.
 
     Args:
-        source: Folder that has the commits.
-        target: Where they go.
-        waves: They, each table's in the order of versions.
-        there: Data files that the target has from an earlier try; those that are put are added.
-        done: Called after each entry, on the thread that has put it.
+        source: Folder with the commits.
+        target: Destination.
+        waves: Commits of each wave, those of a table in the order of versions.
+        there: Paths of data files that the target has from an earlier try. Each uploaded file is added.
+        done: Called after each entry, on the thread that has put the entry.
 
     Raises:
-        TakenError: Another commit stands in the place of one; nothing is changed there.
-        OSError: Storage failed; calling again goes on.
+        TakenError: The target has a different entry of that version, which stays unchanged.
+        OSError: Storage failed. Another call continues.
     """
     known = set[str]() if there is None else there
 
@@ -197,16 +198,16 @@ def publish(
 
 
 class Publisher:
-    """The store and the copy. For one thread.
+    """Uploads the commits of a local copy to the object store. For one thread.
 
     Args:
-        store: Where the lake is.
-        copy_dir: Of the copy, which is this process's alone (`lake.delta.ddl.lock_lake`).
+        store: Object store of the lake.
+        copy_dir: Folder of the copy. Only this process uses it (`lake.delta.ddl.lock_lake`).
 
     Attributes:
-        copy: The copy, and how far it and the store agree.
-        lost: Why this process must write no more; None while it may.
-        on_published: Called with each new version of routeCommitTable in the store; must neither wait nor raise.
+        copy: The copy, and the versions up to which it equals the store.
+        lost: Reason why this process must stop writing; None while it may write.
+        on_published: Callback with each new version of routeCommitTable in the store. It must not block or raise.
     """
 
     def __init__(self, store: Store, copy_dir: Path) -> None:
@@ -215,16 +216,17 @@ class Publisher:
         self.on_published: Callable[[int], None] | None = None
         self.copy = LocalReplica(store, copy_dir)
         self._uploaded: set[str] = set()
-        """Files of entries that are not published yet."""
+        """Uploaded data files of entries that are not published yet."""
         self._in_doubt: dict[str, list[bytes]] = {}
-        """What was put in another's place, by path, and may stand there: the answer was lost."""
+        """Contents of replacements whose answer was lost, by path. The store may or may not have them."""
         self._reported_s = 0.0
         self._is_held = False
 
     def fetch(self) -> None:
-        """Bring the copy to the newest version of every table; what an earlier process committed to it alone is gone.
+        """Bring the copy to the newest version of every table.
 
-        Called again before the lake is taken it asks the store for what is new.
+        Commits that an earlier process made only in the copy are removed. Another call before the lake is taken only
+        fetches what is new in the store.
 
         Raises:
             SetupError: The lake is of another format, or its tables are damaged.
@@ -235,24 +237,25 @@ class Publisher:
         self._in_doubt.clear()
         self.copy.fetch()
 
-    # --- the lake is taken over ---
+    # --- take over the lake ---
 
     def fence(self, holder: str, term: int) -> None:
-        """Let whoever wrote before find its next commit's place taken, in every table; then take what it had written.
+        """Add a fence to every table, so that the next commit of the previous writer fails. Then fetch its commits.
 
         Args:
-            holder: Who takes the lake over.
-            term: How many did before.
+            holder: Name of the fold that takes over the lake.
+            term: Term of its lease.
 
         Raises:
-            StoreError, OSError, SetupError: As `follow`; some tables may have their fence: calling again goes on.
+            StoreError, OSError, SetupError: As `LocalReplica.follow`. Some tables may have their fence already. Another
+                call continues.
         """
         self.store.side_by_side(lambda name: self._fence(name, holder, term), list(self.copy.versions))
         self.copy.follow()
         for name in _INTERVALS:
-            if name not in self.copy.versions:  # what is left there is of no use
+            if name not in self.copy.versions:  # the store has only an unusable rest of this table
                 there = [found.path for found in self.store.listed(name)]
-                # What a log begins with goes first: cut off anywhere, there is no table.
+                # The start of the log goes first. If this is interrupted, no reader finds a table.
                 begins = {f"{name}/{LAST_CHECKPOINT}", f"{name}/{entry_name(0)}"}
                 self.store.delete([path for path in there if path in begins])
                 self.store.delete([path for path in there if path not in begins])
@@ -275,23 +278,25 @@ class Publisher:
     # --- from the copy into the store ---
 
     def publish(self) -> None:
-        """Let the store have the epochs that the copy has more. Nothing is asked of the store where there are none.
+        """Upload the new epochs of the copy. Without new epochs, no request is sent to the store.
 
         Raises:
-            FencedError: Another fold has taken the lake.
-            StoreError, OSError: Storage failed; calling again goes on.
+            FencedError: Another fold has taken over the lake.
+            StoreError, OSError: Storage failed. Another call continues.
         """
         commits = ROUTE_COMMIT_TABLE.name
-        # Who reads routeCommitTable finds every version that it names.
+        # routeCommitTable comes last, so that its readers find every version that it names.
         published = self._publish([name for name in _EPOCHS if name != commits], [commits])
         if self.on_published is not None and any(commit.table == commits for commit in published):
             self.on_published(self.copy.versions[commits])
 
     def publish_rest(self) -> None:
-        """The same for what no reader of epochs waits for: intervals, checkpoints, the fold's reports.
+        """Upload the interval tables, checkpoints and reports of the fold, for which no reader of epochs waits.
+
+        If storage fails, this is logged and the next call tries again.
 
         Raises:
-            FencedError: As `publish`; storage that failed is tried again the next time, and says so.
+            FencedError: Another fold has taken over the lake.
         """
         try:
             self._publish_rest()
@@ -299,7 +304,7 @@ class Publisher:
             log.warning("cannot upload interval tables, checkpoints or reports; retrying", error=one_line(error))
 
     def publish_all(self) -> None:
-        """Both, for who ends with that.
+        """Upload epochs and the rest, before the process ends.
 
         Raises:
             FencedError, StoreError, OSError: As `publish`.
@@ -307,19 +312,19 @@ class Publisher:
         self.publish()
         self._publish_rest()
 
-    # --- what only takes up room in the store ---
+    # --- clean up the store ---
 
     def vacuum(self, name: str, hours: int) -> None:
-        """Delete a table's files in the store that no version of the last hours has.
+        """Delete the files of a table in the store that no version of the last `hours` uses.
 
-        Without a commit, which delta-rs would make: a fold that has lost the lake meanwhile deletes what is of no use
-        to anybody, and no more.
+        delta-rs would add a commit to its vacuum, and this does not. So a fold that has lost the lake meanwhile only
+        deletes files that no reader needs.
 
         Raises:
             StoreError, DeltaError: Storage failed.
         """
         table = DeltaTable(f"{self.store.url}/{name}")
-        # They are named as objects are, and not percent-encoded once more, as an entry of the log has them.
+        # vacuum returns object names. The paths in a log entry are percent-encoded once more.
         self.store.delete([f"{name}/{path}" for path in table.vacuum(hours, dry_run=True, full=True)])
 
     def clean_log(self, name: str) -> None:
@@ -332,7 +337,7 @@ class Publisher:
 
     def _publish_rest(self) -> None:
         try:
-            self._publish(_INTERVALS)  # which never run ahead of the epochs
+            self._publish(_INTERVALS)  # after the epochs, so that intervals are never ahead of them
             self._replace_file(LAKE_FILE)  # after the tables, so that a lake with the marker has every one of them
             self._publish_checkpoints()
             self._publish_reports()
@@ -359,7 +364,7 @@ class Publisher:
         return FencedError(self.lost)
 
     def _replace(self, path: str, data: bytes) -> None:
-        """Put what is known to stand there, or not to. Raises TakenError, StoreError."""
+        """Replace an object if it is still the known one, or create a missing one. Raises TakenError, StoreError."""
         known = self.copy.known.get(path)
         if known is not None and known.data == data and path not in self._in_doubt:
             return
@@ -377,7 +382,7 @@ class Publisher:
             self.copy.known[path] = Tagged(data, tag)
 
     def _was_put(self, path: str) -> bool:
-        """Return True if this writer put the object that is in the way. Raises StoreError."""
+        """Return True if this writer itself put the object that the store has. Raises StoreError."""
         there = self.store.find(path)
         if there is None or there.data not in self._in_doubt.pop(path, ()):
             return False
@@ -396,7 +401,7 @@ class Publisher:
         self.copy.versions[commit.table] = commit.version
 
     def _replace_file(self, path: str) -> None:
-        """`_replace` by a file of the copy, if it is there."""
+        """Replace an object with a file of the copy, if there is such a file."""
         with suppress(FileNotFoundError):
             self._replace(path, (self.copy.folder / path).read_bytes())
 
