@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announcements of epochs of a lake in an object store, over the Kafka that has the event log.
+"""Announcements of new epochs of a lake in an object store, over the Kafka cluster of the event log.
 
-After each publication the fold writes one record to a topic of its own, ``<event log's topic>-epochs``. The record is
-the version of routeCommitTable, a decimal number. It tells gateways when to look into the store, and nothing else: what
-they show comes from the store alone. A lost record delays a look.
-If Kafka refuses the topic, gateways look as often as without Kafka.
+After each publication, the fold writes one record to the topic ``<event log's topic>-epochs``. The record is the
+version of routeCommitTable, a decimal number. The record only tells gateways when to read the store. All data comes
+from the store, so a lost record only delays a read. If Kafka refuses the topic, gateways poll as often as without
+Kafka.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SUFFIX: Final = "-epochs"
 
 TOPIC_CONFIG: Final = {
     "cleanup.policy": "delete",
-    "retention.ms": "3600000",  # nobody reads what is older than its own start
+    "retention.ms": "3600000",  # a gateway reads no record older than its own start
     "segment.ms": "3600000",
 }
-"""What the topic is made with; one that is there is taken as it is."""
+"""Configuration of a new topic. An existing topic is used unchanged."""
 
 _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 30.0
@@ -42,14 +42,14 @@ class Listener(Protocol):
     """Receiver of epoch announcements. Its methods are callable from any thread."""
 
     def hears(self, is_so: bool, /) -> None:
-        """Report whether epochs are announced to it from now on."""
+        """Called with True if epochs are announced from now on, False if not."""
 
     def announced(self, version: int, /) -> None:
-        """The store has this version of routeCommitTable."""
+        """Called after the store got this version of routeCommitTable."""
 
 
 class _Thread:
-    """A thread that uses a client of Kafka's, and begins anew some time after it has failed, at whatever."""
+    """A thread that uses a Kafka client. After any failure, it waits `_RETRY_S` and starts again."""
 
     def __init__(self, url: str, name: str, failing: str) -> None:
         self.place = parse_url(url)._replace(topic=parse_url(url).topic + SUFFIX)
@@ -59,20 +59,20 @@ class _Thread:
         self._thread = critical_thread(self._run, name)
 
     def start(self) -> None:
-        """Begin. Nothing is asked of Kafka on the caller's thread, and nothing raised."""
+        """Start the thread. The caller's thread sends no request to Kafka, and this raises no error of Kafka."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; Kafka may be left waiting."""
+        """Stop the thread. Wait at most 2 seconds for it, as a request to Kafka may take longer."""
         self.ended.set()
         self._wake()
         self._thread.join(2.0)
 
     def _wake(self) -> None:
-        """Let `_work` look whether it has ended."""
+        """Wake `_work`, so that it checks `ended`."""
 
     def _work(self) -> None:
-        """Until the end. Raises KafkaError, RoutelakeError."""
+        """Work until `ended` is set. Raises KafkaError, RoutelakeError."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -80,7 +80,7 @@ class _Thread:
         while not self.ended.is_set():
             try:
                 self._work()
-            except Exception as error:  # whatever a client of Kafka's raises: nobody waits for this thread
+            except Exception as error:  # any error of a Kafka client: no caller waits for this thread
                 if (why := one_line(error) or type(error).__name__) != said:
                     said = why
                     log = structlog.get_logger("routelake.epochs")
@@ -91,10 +91,10 @@ class _Thread:
 
 
 class Announcer(_Thread):
-    """The fold's end: tells of epochs, and never holds it up.
+    """Announces epochs of the fold, without blocking it.
 
     Args:
-        url: Of the event log, in Kafka.
+        url: URL of the event log in Kafka.
     """
 
     def __init__(self, url: str) -> None:
@@ -103,7 +103,7 @@ class Announcer(_Thread):
         self._version = -1
 
     def announce(self, version: int) -> None:
-        """Announce a version of routeCommitTable; of several that wait only the newest is sent."""
+        """Announce a version of routeCommitTable. If several wait, only the newest is sent."""
         self._version = version
         self._news.set()
 
@@ -125,11 +125,11 @@ class Announcer(_Thread):
 
 
 class Announcements(_Thread):
-    """A gateway's end.
+    """Receives announcements for a gateway.
 
     Args:
-        url: Of the event log, in Kafka.
-        listener: Is told, on this one's thread.
+        url: URL of the event log in Kafka.
+        listener: Receiver, called on this object's thread.
     """
 
     def __init__(self, url: str, listener: Listener) -> None:
@@ -143,12 +143,12 @@ class Announcements(_Thread):
         )
         try:
             consumer.seek_to_end(self.partition)
-            consumer.position(self.partition, timeout_ms=int(_ANSWER_S * 1000))  # where its end is now
+            consumer.position(self.partition, timeout_ms=int(_ANSWER_S * 1000))  # resolves the present end
             self._listener.hears(True)
             while not self.ended.is_set():
                 for records in consumer.poll(timeout_ms=_POLL_MS).values():
                     for record in records:
-                        with contextlib.suppress(ValueError):  # not a number: written by somebody else
+                        with contextlib.suppress(ValueError):  # not a number: another program wrote it
                             self._listener.announced(int(record.value or b""))
         finally:
             self._listener.hears(False)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""routeCommitTable: the rows by which readers and the writer know one consistent state of all tables.
+"""Reading of routeCommitTable. Each row names one consistent state of all tables.
 
-A row is written last in every epoch, so it is the only thing that moves a view, and what a start goes on from.
+The row of an epoch is written last. So only a new row updates a view, and a start continues from the last row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def last_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> Ro
 
     Args:
         lake_dir: directory or URI of the lake.
-        files: of routeCommitTable at some version; those of the newest if not given.
+        files: files of routeCommitTable at some version. Default: the newest version.
 
     Raises:
         TableNotFoundError, DamagedTableError, DeltaError, OSError: routeCommitTable cannot be read.
@@ -50,7 +50,7 @@ def last_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> Ro
 
 
 def last_exact_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> RouteCommit | None:
-    """The newest commit at which brokerLiveTable lacks no heartbeat: its livenessOffset is its logOffset."""
+    """The newest commit at which brokerLiveTable lacks no heartbeat, that is, livenessOffset is logOffset."""
     files = _newest_files(lake_dir) if files is None else files
     exact = pc.field("livenessOffset") == pc.field("logOffset")
     epoch = pc.max(_dataset(lake_dir, files).to_table(columns=["epoch"], filter=exact)["epoch"]).as_py()
@@ -65,12 +65,12 @@ def commits_between(
 
 
 def needs_from(exact: RouteCommit | None) -> int:
-    """The first log offset that a start asks for (`lake.write.seed`) whose `last_exact_commit` is this."""
+    """The first offset of the event log that a start reads (`lake.write.seed`), given its `last_exact_commit`."""
     return 1 if exact is None else exact.log_offset + 1
 
 
 def plain_commits(lake_dir: str | Path, files: Sequence[File]) -> list[RouteCommit]:
-    """All commits, in order, whatever column ``outcomes`` holds, and whatever the table's log says of its files."""
+    """All commits, in order, also if column ``outcomes`` or the statistics in the Delta log are damaged."""
     columns = [name for name in _COLUMNS if name != "outcomes"]
     return _commits(_dataset(lake_dir, files).to_table(columns=columns))
 
@@ -83,7 +83,7 @@ def commit_rows(
     first: int = 0,
     last: int = _ANY_EPOCH,
 ) -> pa.Table:
-    """Columns of the commits of epochs first to last, in order, from those of the table's files that may hold them."""
+    """Columns of the commits of epochs first to last, in order. Only files that may hold these epochs are read."""
     wanted = [file for file in files if (epochs := epochs_in(file))[1] >= first and epochs[0] <= last]
     epoch = pc.field("epoch")
     in_range = (epoch >= first) & (epoch <= last)
@@ -91,7 +91,7 @@ def commit_rows(
 
 
 class OpenedTail(NamedTuple):
-    """Result of `CommitTail.open`: the table's files, and the newest commit if there is one."""
+    """Result of `CommitTail.open`: the files of the table, and the newest commit or None."""
 
     files: Sequence[File]
     newest: RouteCommit | None
@@ -100,7 +100,7 @@ class OpenedTail(NamedTuple):
 class CommitTail:
     """Follows routeCommitTable commit by commit. For one thread.
 
-    `open` finds where the table stands, then `read` gives what was committed since, each from its own file.
+    `open` finds the newest version. Afterwards `read` returns later commits, each from its own file.
 
     Args:
         lake_dir: directory or URI of the lake.
@@ -116,11 +116,11 @@ class CommitTail:
 
     @property
     def version(self) -> int | None:
-        """The table's version that was last read; None where `read` has no place to go on from."""
+        """The version of the table read last; None if `read` needs an `open` first."""
         return self._version
 
     def open(self) -> OpenedTail | None:
-        """Find the newest version, and go on from it. None where there is no table (yet).
+        """Find the newest version, from which `read` continues. Return None while there is no table.
 
         Raises:
             SetupError: the lake is of another format.
@@ -138,18 +138,18 @@ class CommitTail:
         return OpenedTail(files, newest)
 
     def close(self) -> None:
-        """Forget the place: what was read from there was lost on its way."""
+        """Forget the version, as the caller lost commits that were read. The next `read` needs an `open`."""
         self._version = None
 
     def read(self, limit: int) -> list[RouteCommit] | None:
-        """The next commits, oldest first; none while there are none. Stops soon after ``limit``.
+        """Read the next commits, oldest first. The list is empty if there is no new commit.
 
         Args:
-            limit: How many are enough.
+            limit: Number of commits after which reading stops. The last version read may add more.
 
         Returns:
-            None when it has to be opened (again): the last version's file is gone, another stands in its place, an
-            epoch is missing, or an earlier call raised.
+            None if `open` must be called again: the file of the last version is missing or replaced, an epoch is
+            missing, or an earlier call raised an error.
 
         Raises:
             OSError, ValueError: a commit cannot be read.
@@ -169,7 +169,7 @@ class CommitTail:
             entry = self._log.find(self._version + 1)
             if entry is None:
                 return found
-            # In a store that is a request, which `has_moved` makes now and then.
+            # In an object store this check is a request, so there only `has_moved` makes it.
             if is_local(self._lake_dir) and not self.is_same_table():
                 return None
             rows = self._log.added(decode_entry(entry.text))
@@ -182,7 +182,7 @@ class CommitTail:
         return None if self._version is None else found
 
     def is_same_table(self) -> bool:
-        """Return True if the file of the last version read is still the one that was read."""
+        """Return True if the log entry of the last version read was not replaced."""
         return (
             self._version is not None
             and self._identity is not None
@@ -193,7 +193,7 @@ class CommitTail:
         """Return True if the log seems to have changed since it was last read.
 
         Raises:
-            OSError: the log is not there.
+            OSError: the log is missing.
         """
         if not is_local(self._lake_dir):
             return not self.is_same_table()
@@ -212,7 +212,7 @@ def _dataset(lake_dir: str | Path, files: Sequence[File]) -> pds.Dataset:
 
 
 def epochs_in(file: File) -> tuple[int, int]:
-    """The oldest and the newest epoch in a file of a table that has epochs; any, if that is not recorded."""
+    """The oldest and the newest epoch in a file of a table with epochs. Without statistics, the widest range."""
     known = file.statistics
     oldest, newest = known.min_values.epoch, known.max_values.epoch
     return 0 if oldest is None else oldest, _ANY_EPOCH if newest is None else newest

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The copy of a lake in an object store that its one writer commits to (`lake.publisher`).
+"""Local copy of a lake in an object store. Its one writer commits to the copy (`lake.publisher`).
 
-The newest version of each table, and its log since a checkpoint by which the last epoch can be read. The log is fetched
-anew at each start, so that nothing depends on how the last run ended; data files are kept where name and size are
-right. Whoever stands by then takes what is new, until a newer checkpoint makes a shorter log of it.
+The copy has the newest version of each table, and the log since a checkpoint that suffices to read the last epoch. Each
+start fetches the log again, so that nothing depends on how the last run ended. Data files with the right name and size
+are kept. A standby fold then fetches new entries, and starts the log again from a newer checkpoint.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ log = structlog.get_logger("routelake.fold")
 TABLES: Final = tuple(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))
 
 _INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
-"""They can be rebuilt, so an unusable one is treated as missing."""
+"""Names of the interval tables. They can be rebuilt, so an unusable one is treated as missing."""
 
 _YOUNG_S: Final = 3_600.0
-"""Files that were written since are left: the intervals may not have taken what is in them."""
+"""Age in seconds below which a file is kept. The interval tables may not have its changes yet."""
 
 _LOOK_BACK: Final = 5_000
 """Number of versions that usually contain a checkpoint. Without one, the whole log is listed."""
 
 
 class LocalReplica:
-    """For one thread.
+    """A local copy of a lake. For one thread.
 
     Args:
-        store: Where the lake is.
-        folder: Of the copy.
+        store: Object store of the lake.
+        folder: Folder of the copy.
 
     Attributes:
-        versions: Of each table that is there, the newest one that both have.
-        checkpoints: Of each table, the version of the last checkpoint that both have; not there without one.
-        known: What stands in the store of that which is replaced rather than added, by path.
+        versions: By table, the newest version that both store and copy have. Missing tables have no key.
+        checkpoints: By table, the version of the last checkpoint that both have. Tables without one have no key.
+        known: By path, the objects of the store that are replaced rather than added.
     """
 
     def __init__(self, store: Store, folder: Path) -> None:
@@ -72,7 +72,7 @@ class LocalReplica:
         self.known: dict[str, Tagged] = {}
 
     def fetch(self) -> None:
-        """Bring the copy to the newest version of every table, its log made anew where this object has none yet.
+        """Bring the copy to the newest version of every table. The first call fetches all logs again.
 
         Raises:
             SetupError: The lake is of another format, or its tables are damaged.
@@ -86,7 +86,7 @@ class LocalReplica:
         check_format(self.folder)
         for report in (FOLD_STATUS_FILE, FOLD_FAILURE_FILE):
             self._know(report)
-            (self.folder / report).unlink(missing_ok=True)  # of an earlier run, which others have followed
+            (self.folder / report).unlink(missing_ok=True)  # from an earlier run; other folds may have run since
         commits = ROUTE_COMMIT_TABLE.name
         self._begin_log(commits, None)
         if commits in self.versions:
@@ -98,10 +98,10 @@ class LocalReplica:
         self._remove_others(self.follow())
 
     def follow(self) -> dict[str, dict[str, int]]:
-        """Take what was committed in the store since.
+        """Fetch the new commits of the store.
 
         Returns:
-            The files that the copy needs, and has, with their sizes, by table.
+            Sizes in bytes of the files that the copy needs and now has, by table and path.
 
         Raises:
             SetupError: A table is damaged.
@@ -109,7 +109,7 @@ class LocalReplica:
         """
         self.store.side_by_side(self.follow_log, list(self.versions))
         needed = {name: self._files(name) for name in self.versions if name not in _INTERVALS}
-        self._fetch_files(needed)  # those of routeCommitTable tell the rest
+        self._fetch_files(needed)  # includes routeCommitTable, from which the older versions follow
         needed |= self._follow_intervals()
         kept = self._versions_to_keep()
         for name, files in needed.items():
@@ -118,7 +118,9 @@ class LocalReplica:
         return needed
 
     def remove_old_files(self, name: str) -> None:
-        """Remove what nobody reads from a copy: a table's older versions and change feeds, which the store has.
+        """Remove files of a table that no code reads from the copy: older versions and change feeds.
+
+        The store still has them.
 
         Raises:
             SetupError: The table is damaged.
@@ -126,12 +128,12 @@ class LocalReplica:
         """
         version = self.versions.get(name, -1)
         if version < 0 or (self.folder / name / entry_name(version + 1)).exists():
-            return  # what is not published yet names files that are still to be put into the store
+            return  # an unpublished commit names files that must still be uploaded
         needed = self._with_older(name, self._versions_to_keep()[name], self._files(name))
         self._remove_others({name: needed}, since_s=time.time() - _YOUNG_S)
 
     def _with_older(self, name: str, versions: set[int], newest: dict[str, int]) -> dict[str, int]:
-        """The files of the newest version and of those before it that are kept."""
+        """The files of the newest version and of the older versions to keep."""
         for version in versions & set(range(self.versions.get(name, -1))):
             newest = newest | self._files(name, version)
         return newest
@@ -161,13 +163,18 @@ class LocalReplica:
         return needed
 
     def _forget(self, name: str) -> None:
-        """There is no such table."""
+        """Remove a table from the copy."""
         shutil.rmtree(self.folder / name, ignore_errors=True)
         self.versions.pop(name, None)
         self.checkpoints.pop(name, None)
 
     def _begin_log(self, name: str, oldest: int | None) -> None:
-        """The log from a checkpoint on by which a version can be read, or the newest one (None)."""
+        """Fetch the checkpoint from which the log starts, unless the present local log can be continued.
+
+        Args:
+            name: Name of the table.
+            oldest: Oldest version that must be readable; None for the newest.
+        """
         table = self.folder / name
         pointer = self._know(f"{name}/{LAST_CHECKPOINT}")
         last = None if pointer is None else decode_last_checkpoint(pointer)
@@ -194,10 +201,10 @@ class LocalReplica:
             assert pointer is not None
             (table / LAST_CHECKPOINT).write_bytes(pointer)
             self.checkpoints[name] = last.version
-        self.versions[name] = max(base, 0) - 1  # a copy has the entry of its checkpoint, too
+        self.versions[name] = max(base, 0) - 1  # `follow_log` then fetches the entry of the checkpoint's version, too
 
     def _goes_on(self, name: str, checkpoint: int, oldest: int | None) -> bool:
-        """Return True if a table's local log can be followed: it equals the store's, and is no longer than needed."""
+        """Return True if the local log of a table equals the store's and is no longer than needed."""
         version = self.versions.get(name, -1)
         if version < 0 or self.checkpoints.get(name, -1) < checkpoint <= (checkpoint if oldest is None else oldest):
             return False
@@ -208,7 +215,7 @@ class LocalReplica:
             return False
 
     def _checkpoint_before(self, name: str, version: int) -> int:
-        """The newest checkpoint up to a version; -1 where the log is to be read from its beginning."""
+        """The newest checkpoint up to a version; -1 if the log must be read from its beginning."""
         for first in (max(0, version - _LOOK_BACK), 0):
             listed = self.store.listed(f"{name}/{LOG_FOLDER}", f"{name}/{entry_name(first)}")
             found = log_versions(one.path.rpartition("/")[2] for one in listed).checkpoints
@@ -217,18 +224,18 @@ class LocalReplica:
         return -1
 
     def follow_log(self, name: str) -> None:
-        """Take one table's new entries. Raises StoreError, OSError."""
+        """Fetch the new log entries of a table. Raises StoreError, OSError."""
         first = self.versions[name] + 1
         after = f"{name}/{entry_name(first - 1)}" if first else None
         listed = {found.path for found in self.store.listed(f"{name}/{LOG_FOLDER}", after)}
-        # One by one: this runs in a thread of the store's, which must not wait for others of them.
+        # One by one: this runs in a thread of the store's pool, which must not wait for other threads of the pool.
         while (path := f"{name}/{entry_name(first)}") in listed:
             self.store.fetch(path, self.folder / path)
             self.versions[name] = first
             first += 1
 
     def _files(self, name: str, version: int | None = None) -> dict[str, int]:
-        """The files of a table at a version, with their sizes."""
+        """Sizes in bytes of the files of a table at a version, by path."""
         try:
             found = active(str(self.folder / name), version).files
         except (DamagedTableError, DeltaError) as error:
@@ -248,7 +255,12 @@ class LocalReplica:
         self.store.side_by_side(lambda path: self.store.fetch(path, self.folder / path), missing)
 
     def _remove_others(self, needed: dict[str, dict[str, int]], since_s: float = math.inf) -> None:
-        """Files of older versions, and what a kill left of fetching one; none written since a time (s since 1970)."""
+        """Remove files of other versions and interrupted downloads.
+
+        Args:
+            needed: Files to keep, by table and path.
+            since_s: Files written at this time or later are kept, in seconds since 1970.
+        """
         for name, files in needed.items():
             table = self.folder / name
             for file in chain(data_files(table), table.rglob(f"*{PART}")):

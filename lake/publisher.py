@@ -81,7 +81,7 @@ class Target(Protocol):
         """Put a data file under a name that only this process knows. Raises OSError."""
 
     def put_new(self, path: str, data: Path, /) -> object:
-        """Put a log entry if there is none of that name, or an equal one. Raises TakenError, OSError."""
+        """Put a log entry if the path is free or has an equal one. Raises TakenError, OSError."""
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T], /) -> list[R]:
         """Call `work` for each item. The first error is raised after all calls have ended."""
@@ -100,7 +100,7 @@ class Folder:
         self._may_copy = may_copy
 
     def put_new(self, path: str, data: Path) -> None:
-        """Put a file if there is none of that name, or an equal one. Raises TakenError, OSError."""
+        """Put a file if the path is free or has an equal one. Raises TakenError, OSError."""
         target = self._root / path
         try:
             try:
@@ -218,7 +218,7 @@ class Publisher:
         self._uploaded: set[str] = set()
         """Uploaded data files of entries that are not published yet."""
         self._in_doubt: dict[str, list[bytes]] = {}
-        """Contents of replacements whose answer was lost, by path. The store may or may not have them."""
+        """Replacements with a lost answer: their bytes, by path. The store may or may not have them."""
         self._reported_s = 0.0
         self._is_held = False
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lake's objects in an object store: S3, Google Cloud Storage, Azure, or whatever speaks one of their protocols.
+"""Objects of a lake in an object store: S3, Google Cloud Storage, Azure, or a store with one of their protocols.
 
-A thin layer over obstore. What the lake needs of a store is little: whole objects, lists in order of names, and that a
-PUT may be made to fail where an object stands already (``If-None-Match: *``) or where it is no longer the one that was
-read (``If-Match``). One writer is proven by the former alone; see `lake.publisher`.
+A thin layer over obstore. The lake needs only whole objects, lists in order of names, and conditional PUTs. A PUT must
+be able to fail if the object exists (``If-None-Match: *``), or if it is not the one that was read (``If-Match``). The
+first condition alone ensures one writer; see `lake.publisher`.
 
-A PUT whose answer is lost is repeated, and then refused, because the first one did it: so whoever is refused compares
-what stands there with what it wrote. Credentials, region and endpoint come from the usual environment (``AWS_...``,
-``GOOGLE_...``, ``AZURE_...``), from files they name, or from the machine's role.
+A PUT with a lost answer is repeated. If the first one succeeded, the store refuses the repetition. So after a refusal,
+`Store` compares the object in the store with its own bytes. Credentials, region and endpoint come from the usual
+environment (``AWS_...``, ``GOOGLE_...``, ``AZURE_...``), from files that it names, or from the machine's role.
 
-obstore does not read the keys of a named profile in AWS's shared credentials file, and delta-rs does. They are read
-once, into the environment, so that both libraries go by the same keys: those that stand in the file. Where they
-come from elsewhere (SSO, a role, a program), AWS's own tool gives them.
+delta-rs reads the keys of a named profile in AWS's shared credentials file, and obstore does not. So this module reads
+the keys from the file once and sets them in the environment, and both libraries use the same keys. If the keys come
+from elsewhere (SSO, a role, a program), AWS's own tool exports them.
 
 Source: AWS SDKs and Tools Reference Guide, "Shared config and credentials files".
 """
@@ -44,13 +44,14 @@ _KEYS: Final = {
 
 
 def profile_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables to set besides.
+    """Environment variables with the keys and region of an AWS profile.
 
     Args:
-        environ: None are found where it has keys, or names neither AWS_PROFILE nor AWS_SHARED_CREDENTIALS_FILE.
+        environ: Present environment. The result is empty if it has keys already, or names neither AWS_PROFILE nor
+            AWS_SHARED_CREDENTIALS_FILE.
 
     Raises:
-        SetupError: There is no such profile with keys.
+        SetupError: The profile is missing or has no keys.
     """
     named = "AWS_PROFILE" in environ or "AWS_SHARED_CREDENTIALS_FILE" in environ
     if "AWS_ACCESS_KEY_ID" in environ or not named:
@@ -82,10 +83,10 @@ def _section(file: Path, name: str) -> dict[str, str]:
 SCHEMES: Final = ("s3://", "gs://", "az://")
 
 PART: Final = ".part"
-"""How the name of a file ends that is being fetched."""
+"""Suffix of the name of a file during its download."""
 
 AT_ONCE: Final = 16
-"""Requests that are under way at a time. A round trip is what costs."""
+"""Maximum number of parallel requests. Round trips take most of the time."""
 
 _TIMEOUT: Final = timedelta(seconds=20)
 _CONNECT_TIMEOUT: Final = timedelta(seconds=5)
@@ -94,26 +95,26 @@ _RETRY_FOR: Final = timedelta(seconds=15)
 _TRIES: Final = 5
 
 _ALLOW_HTTP: Final = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
-"""What delta-rs goes by, too."""
+"""Variables that allow plain HTTP. delta-rs reads them, too."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class StoreError(OSError):
-    """The store did not do what it was asked for; it may later."""
+    """A request to the store failed. A later try may succeed."""
 
 
 class StoreRefusedError(StoreError):
-    """It does not know who asks, or he may not."""
+    """The store refused a request: authentication or permission failed."""
 
 
 class TakenError(Exception):
-    """Another object stands where one was to be put."""
+    """The store has another object at this path."""
 
 
 class Found(NamedTuple):
-    """One object of a list. ``modified`` is by the store's clock."""
+    """One object of a list. ``modified`` is a time of the store's clock."""
 
     path: str
     size_bytes: int
@@ -135,11 +136,11 @@ class Tagged(NamedTuple):
 
 
 class Store:
-    """The objects below one URL. Paths are relative to it. Safe for threads.
+    """The objects below one URL. Paths are relative to it. Thread-safe.
 
     Args:
-        url: For messages.
-        store: obstore's, with the URL's prefix.
+        url: URL, for messages.
+        store: Store of obstore with the prefix of the URL.
     """
 
     def __init__(self, url: str, store: ObjectStore) -> None:
@@ -148,11 +149,11 @@ class Store:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="store")
 
     def get(self, path: str) -> bytes:
-        """A whole object. Raises FileNotFoundError, StoreError."""
+        """Read a whole object. Raises FileNotFoundError, StoreError."""
         return self._get(path).data
 
     def find(self, path: str) -> Tagged | None:
-        """A whole object and its tag; None where there is none. Raises StoreError."""
+        """Read a whole object and its tag; None without such an object. Raises StoreError."""
         try:
             return self._get(path)
         except FileNotFoundError:
@@ -166,7 +167,7 @@ class Store:
             return Tagged(bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"]))
 
     def fetch(self, path: str, target: Path) -> None:
-        """Write an object to a file, which is whole or not there. Raises FileNotFoundError, StoreError, OSError."""
+        """Download an object to a file, whole or not at all. Raises FileNotFoundError, StoreError, OSError."""
         import obstore
 
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}{PART}")
@@ -180,18 +181,18 @@ class Store:
             temporary.unlink(missing_ok=True)
 
     def put(self, path: str, data: bytes | Path) -> None:
-        """Put an object, whatever stands there. Raises StoreError, and OSError for a file that cannot be read."""
+        """Put an object without a condition. Raises StoreError, or OSError for a file that cannot be read."""
         import obstore
 
         with self._errors("PUT", path):
             obstore.put(self._store, path, data)
 
     def put_new(self, path: str, data: bytes | Path) -> Tag:
-        """Put an object where none stands, or the same bytes do; returns its tag.
+        """Put an object if the path is free or has the same bytes. Returns the tag of the object.
 
         Raises:
-            TakenError: Others do.
-            StoreError: Whether it was put is not known.
+            TakenError: The store has other bytes at this path.
+            StoreError: The request failed. The store may have the object.
             OSError: The file cannot be read.
         """
         import obstore
@@ -209,15 +210,15 @@ class Store:
                 return there.tag
             if there is not None:
                 raise TakenError(f"{self.url}/{path}")
-            # Two at once, of which the store let neither (409): again
+            # Two conflicting requests, and the store refused both (409): try again
         raise StoreError(f"{self.url}/{path} can be neither written nor read")
 
     def replace(self, path: str, data: bytes, tag: Tag) -> Tag:
-        """Put an object in the place of the one with this tag; returns the new tag.
+        """Replace the object with this tag. Returns the new tag.
 
         Raises:
-            TakenError: Another has taken its place.
-            StoreError: Whether it was put is not known.
+            TakenError: The object has another tag, or is gone.
+            StoreError: The request failed. The store may have the new object.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -234,11 +235,11 @@ class Store:
         except (AlreadyExistsError, PreconditionError, FileNotFoundError):
             there = self.find(path)
         if there is not None and there.data == data:
-            return there.tag  # the first try did it, and its answer was lost
+            return there.tag  # the first try succeeded, and its answer was lost
         raise TakenError(f"{self.url}/{path}")
 
     def listed(self, folder: str, after: str | None = None) -> Iterator[Found]:
-        """Objects below a folder in order of their names, those after a path. Raises StoreError."""
+        """List objects below a folder in order of their names, only those after a path. Raises StoreError."""
         import obstore
 
         with self._errors("LIST", folder):
@@ -247,7 +248,7 @@ class Store:
                     yield Found(one["path"], one["size"], one["last_modified"])
 
     def delete(self, paths: list[str]) -> None:
-        """Delete objects; those that are not there are none the less gone. Raises StoreError."""
+        """Delete objects. Missing objects are no error. Raises StoreError."""
         import obstore
 
         if paths:
@@ -255,7 +256,7 @@ class Store:
                 obstore.delete(self._store, paths)
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Do work for each item, several at a time; all have ended when the first error is raised."""
+        """Call `work` for each item, in parallel. The first error is raised after all calls have ended."""
         started = [self._threads.submit(work, item) for item in items]
         for one in started:
             one.exception()
@@ -263,7 +264,7 @@ class Store:
 
     @contextmanager
     def _errors(self, what: str, path: str) -> Iterator[None]:
-        """obstore's errors as ours, in one line without its own structures."""
+        """Convert errors of obstore to StoreError, as one line without obstore's debug output."""
         from obstore.exceptions import (
             AlreadyExistsError,
             BaseError,
@@ -285,7 +286,7 @@ class Store:
 
 @lru_cache
 def store_of(url: str) -> Store:
-    """This process's one `open_store` of a URL; also of ``file://``, which only readers are given."""
+    """The one store of this process for a URL. Also accepts ``file://``, which only readers use."""
     if url.startswith("file://"):
         from obstore.store import LocalStore
 
@@ -294,10 +295,10 @@ def store_of(url: str) -> Store:
 
 
 def open_store(url: str) -> Store:
-    """The objects below a URL; nothing is asked of the store yet.
+    """Open the store at a URL, without a request.
 
     Raises:
-        SetupError: The URL, or what the environment says of it, is unusable, or obstore is not installed.
+        SetupError: The URL or the environment variables are unusable, or obstore is not installed.
     """
     try:
         from obstore.exceptions import BaseError
@@ -326,12 +327,12 @@ def open_store(url: str) -> Store:
 
 
 def probe(store: Store) -> None:
-    """Make sure that the store can be written, and keeps its word where a PUT has a condition.
+    """Check that the store can be written and obeys the conditions of a PUT.
 
     Raises:
-        SetupError: It does not: two folds could write one version of a table, and neither would know. Or it may not be
-            written, or there is no such bucket.
-        UnavailableError: It cannot be reached; it may be later.
+        SetupError: The store ignores a condition, so that two folds could write one version of a table unnoticed. Or
+            the store refuses writes, or the bucket is missing.
+        UnavailableError: The store cannot be reached. A later try may succeed.
     """
     path = f".probe-{uuid.uuid4().hex}"
     try:
@@ -356,7 +357,7 @@ def probe(store: Store) -> None:
 
 
 def _is_refused(store: Store, path: str, tag: Tag) -> bool:
-    """Return True if the store checks both conditions; an object with the bytes ``1`` and this tag is at ``path``."""
+    """Return True if the store checks both conditions. The object at ``path`` has the bytes ``1`` and this tag."""
     try:
         store.put_new(path, b"2")
     except TakenError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole lake, with all the past that is kept, from an object store into a folder and the other way.
+"""Copying of a whole lake with its history, from an object store into a folder and back.
 
-In the folder it is a lake as any: whatever reads one, proves one or backs one up does so there.
+The result in the folder is an ordinary lake, which can be read, verified and backed up.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _OTHERS: Final = [table.name for table in (*ALL_TABLES, *INTERVAL_TABLES) if tab
 
 
 def get(store: Store, lake_dir: Path) -> None:
-    """Fetch a lake, which may be written meanwhile.
+    """Download a lake. A fold may write to it meanwhile.
 
     Args:
-        store: Where it is.
-        lake_dir: Missing, or empty.
+        store: Object store of the lake.
+        lake_dir: Target folder, missing or empty.
 
     Raises:
-        SetupError: There is no lake, or one of another format; the folder is not empty.
-        StoreError, OSError: It cannot be read or written.
+        SetupError: The store has no lake or one of another format, or the folder is not empty.
+        StoreError, OSError: Reading or writing failed.
     """
     if lake_dir.exists() and any(lake_dir.iterdir()):
         raise SetupError(f"{lake_dir} is not empty. Name a data directory that has no tables yet.")
@@ -43,17 +43,17 @@ def get(store: Store, lake_dir: Path) -> None:
     lake_dir.mkdir(parents=True, exist_ok=True)
     (lake_dir / LAKE_FILE).write_bytes(marker.data)
     check_format(lake_dir)
-    _get_table(store, lake_dir, _COMMITS)  # first: the others then have every version that it names
+    _get_table(store, lake_dir, _COMMITS)  # first, so that the other tables have every version that it names
     for name in _OTHERS:
         _get_table(store, lake_dir, name)
 
 
 def _get_table(store: Store, lake_dir: Path, name: str) -> None:
-    pointer = store.find(f"{name}/{LAST_CHECKPOINT}")  # before the list, so that what it points to is in that
+    pointer = store.find(f"{name}/{LAST_CHECKPOINT}")  # before the list, so that the list has its checkpoint
     paths = [found.path for found in store.listed(name)]
 
     def fetch(path: str) -> None:
-        with suppress(FileNotFoundError):  # retention takes files away, but none of a version that is kept
+        with suppress(FileNotFoundError):  # retention may delete files meanwhile, but none of a kept version
             store.fetch(path, lake_dir / path)
 
     store.side_by_side(fetch, [path for path in paths if path != f"{name}/{LAST_CHECKPOINT}"])
@@ -62,13 +62,13 @@ def _get_table(store: Store, lake_dir: Path, name: str) -> None:
 
 
 def put(lake_dir: Path, store: Store) -> None:
-    """Put a lake that nobody writes where there is none.
+    """Upload a lake to an empty URL. No process may write to the lake meanwhile.
 
-    Cut off, it goes on when it is called again.
+    After an interruption, another call continues.
 
     Raises:
-        SetupError: There is no lake in the folder; or there is another one at the URL, or a fold there.
-        StoreError, OSError: It cannot be read or written.
+        SetupError: The folder has no lake, or the URL has another lake or a fold's lease.
+        StoreError, OSError: Reading or writing failed.
     """
     check_format(lake_dir)
     if not (lake_dir / LAKE_FILE).exists():
@@ -83,7 +83,7 @@ def put(lake_dir: Path, store: Store) -> None:
     logs = [file for file in files if LOG_FOLDER in file.relative_to(lake_dir).parts]
     store.side_by_side(put_file, set(files) - set(logs))
     try:
-        # Whoever else puts a lake there finds an entry of the same version taken.
+        # If another process uploads a different lake there, one of the two gets TakenError for an equal version.
         for name in (*_OTHERS, _COMMITS):
             entries = [file for file in logs if file.relative_to(lake_dir).parts[0] == name]
             store.side_by_side(lambda file: store.put_new(str(file.relative_to(lake_dir)), file), sorted(entries))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the tables of intervals some seconds behind the epochs, in the process of the one writer of the lake.
+"""Maintenance of the interval tables, some seconds behind the epochs, in the process of the one writer of the lake.
 
-Each commit carries a Delta app transaction, (`INTERVALS_APP`, the last epoch that is in it), so that whoever goes on
-knows where: killed at any moment, the next step finds each table whole up to some epoch. Only epochs that
-routeCommitTable has are taken, so nothing has ever to be taken back. A table that is ahead of the epochs is another
-lake's, and is made anew: a commit takes all its rows out, and everything is written again.
+Each commit has a Delta app transaction (`INTERVALS_APP`, last epoch in the table), from which the next step continues.
+After a kill at any point, each table is complete up to some epoch. Only epochs in routeCommitTable are processed, so
+no interval is ever undone. A table that is ahead of the epochs belongs to another lake. It is rebuilt: a commit
+removes all its rows, and all epochs are written again.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from schemas.tables import ROUTE_CHANGE_TABLE, Table
 log = structlog.get_logger("routelake.intervals")
 
 STEP_INTERVAL_S: Final = 3.0
-"""The least time between two steps."""
+"""Minimum seconds between two steps."""
 _AFTER_FAILURE_S: Final = 30.0
 _LAG_EPOCHS: Final = 1_000
-"""A table that had no change for so long gets a commit without rows, by which a start knows where to go on."""
+"""Epochs without a change after which a table gets a commit without rows, so that a start skips these epochs."""
 _ROWS_AT_ONCE: Final = 200_000
 
 
 class IntervalKeeper:
-    """The tables, for one thread at a time; it makes those that are missing.
+    """Updates the interval tables, and creates missing ones. For one thread at a time.
 
     Args:
-        lake_dir: the lake, whose lock this process holds.
+        lake_dir: folder of the lake. This process holds its lock.
 
     Attributes:
-        tables: they, by name.
+        tables: the interval tables, by name.
 
     Raises:
         SetupError: a table cannot be opened.
@@ -68,9 +68,9 @@ class IntervalKeeper:
         self._lake_dir = lake_dir
         self._log = CommitReader(str(lake_dir), ROUTE_CHANGE_TABLE, CODES)
         self._version: int | None = None
-        """Of routeChangeTable, up to which its changes are in; None: by the tables' own transactions."""
+        """Version of routeChangeTable up to which the changes are processed; None: the tables' transactions tell."""
         self._behind: Iterator[int] | None = None
-        """The way there, a window of changes at a time: the epochs reached."""
+        """Catch-up in progress: processes one window of changes per item and yields the epoch reached."""
         self._next_step_s = 0.0
         self._is_overtaken = False
         """True if another process has written to a table."""
@@ -82,7 +82,7 @@ class IntervalKeeper:
         self._epochs = {name: _epoch_of(table.delta) for name, table in self.tables.items()}
 
     def _open(self, table: Table, last_epoch: int) -> StagedTable:
-        """A table as it is, or empty where it cannot be used: all of it can be made anew."""
+        """Open a table. An unusable table is emptied, as all its rows can be rebuilt."""
         path = self._lake_dir / table.name
         known = read_synced(self._lake_dir).versions
         for _ in range(2):
@@ -106,7 +106,7 @@ class IntervalKeeper:
 
     @property
     def epoch(self) -> int:
-        """Every table has what happened up to this epoch."""
+        """The epoch up to which every table is complete."""
         return min(self._epochs.values())
 
     @property
@@ -115,18 +115,18 @@ class IntervalKeeper:
         return time.monotonic() >= self._next_step_s
 
     def step(self, epoch: int, version: int) -> None:
-        """Do what is due, at most once in `STEP_INTERVAL_S`. A failure is logged and tried again: it loses nothing.
+        """Process new epochs, at most once in `STEP_INTERVAL_S`. A failure is logged, and a later step tries again.
 
         Args:
-            epoch: the newest one.
-            version: of routeChangeTable, as that epoch has it or later.
+            epoch: the newest epoch.
+            version: version of routeChangeTable at that epoch, or a later one.
         """
         if not self.is_due:
             return
         self._next_step_s = time.monotonic() + STEP_INTERVAL_S
         try:
             if not self._advance(epoch, version):
-                self._next_step_s = 0.0  # there is more of it, after the next batch
+                self._next_step_s = 0.0  # epochs are left for the step after the next batch
         except Exception as error:
             self._version = self._behind = None
             self._is_overtaken |= isinstance(error, UnavailableError)
@@ -134,27 +134,26 @@ class IntervalKeeper:
             log.warning("cannot update the interval tables; retrying", error=str(error), epoch=self.epoch)
 
     def catch_up(self, epoch: int, version: int, say: Callable[[int], None] = lambda epoch: None) -> None:
-        """Take everything up to an epoch.
+        """Process all epochs up to one. After an error, each table is complete up to some epoch.
 
         Args:
-            epoch: the newest one.
-            version: of routeChangeTable, as that epoch has it or later.
-            say: is told the epochs that were reached.
+            epoch: the newest epoch.
+            version: version of routeChangeTable at that epoch, or a later one.
+            say: progress callback with the epoch reached.
 
         Raises:
-            deltalake.exceptions.DeltaError, OSError, ValueError, pyarrow.ArrowException: storage failed; the tables are
-                whole up to some epoch each.
-            UnavailableError: somebody else has written to a table; the same.
+            deltalake.exceptions.DeltaError, OSError, ValueError, pyarrow.ArrowException: storage failed.
+            UnavailableError: another program has written to a table.
         """
         while not self._advance(epoch, version):
             say(max(self._epochs.values()))
 
     def _advance(self, epoch: int, version: int) -> bool:
-        """Take a part of what is missing; returns whether that was all."""
+        """Process a part of the missing epochs. Return True if none is left."""
         for table in self.tables.values():
             if self._is_overtaken:
                 table.stage_anew()
-            table.publish()  # what a step that failed may have left
+            table.publish()  # a failed step may have left unpublished commits
         self._is_overtaken = False
         if self._version is not None:
             self._take_versions(self._version + 1, version, epoch)
@@ -202,7 +201,7 @@ class IntervalKeeper:
         self._take(rows, last)
 
     def _take(self, rows: pa.Table, epoch: int) -> None:
-        """Changes of whole epochs, the last of which is this one."""
+        """Write the changes of whole epochs. The argument `epoch` is the last of them."""
         first = pc.min(rows["epoch"]).as_py()
         for intervals in INTERVALS:
             name = intervals.table.name
@@ -214,7 +213,7 @@ class IntervalKeeper:
                 self._write(intervals, done, epoch)
 
     def _reached(self, epoch: int) -> None:
-        """Epochs up to this one were looked at; a table without changes says so once in a while."""
+        """Note that all epochs up to this one are processed. A long unchanged table gets a commit without rows."""
         for intervals in INTERVALS:
             name = intervals.table.name
             if epoch - _epoch_of(self.tables[name].delta) >= _LAG_EPOCHS:
@@ -279,12 +278,12 @@ def _merge(intervals: Intervals, table: DeltaTable, done: Step, transaction: Com
 
 
 def _epoch_of(table: DeltaTable) -> int:
-    """Up to which epoch a table is whole."""
+    """Return the epoch up to which a table is complete."""
     return table.transaction_version(INTERVALS_APP) or 0
 
 
 def _empty(path: Path, table: Table) -> None:
-    """Take all rows out of a table by a commit, as it may be published already; remove what is no whole table.
+    """Remove all rows of a table by a commit, as readers may have the table open. Delete a damaged table.
 
     Raises:
         DeltaError, OSError: Storage failed.
@@ -303,18 +302,20 @@ def _empty(path: Path, table: Table) -> None:
 
 
 def rebuild(lake_dir: Path, say: Callable[[int, int], None]) -> int:
-    """Make all tables of intervals anew from the changes; the fold must not run. Killed, a fold or another run goes on.
+    """Rebuild all interval tables from the changes. The fold must not run.
+
+    After a kill, the fold or another call continues.
 
     Args:
-        lake_dir: the lake, whose lock this process holds.
-        say: is told the epoch that was reached, and the last one.
+        lake_dir: folder of the lake. This process holds its lock.
+        say: progress callback with the epoch reached and the last epoch.
 
     Returns:
-        The epoch up to which they are.
+        The epoch up to which the tables are complete.
 
     Raises:
         SetupError: a table cannot be opened.
-        deltalake.exceptions.DeltaError, OSError, ValueError, pyarrow.ArrowException: it cannot be read or written.
+        deltalake.exceptions.DeltaError, OSError, ValueError, pyarrow.ArrowException: a table cannot be read or written.
     """
     commit = last_commit(lake_dir)
     for table in INTERVAL_TABLES:
@@ -327,13 +328,13 @@ def rebuild(lake_dir: Path, say: Callable[[int, int], None]) -> int:
 
 
 class BackgroundStep:
-    """Steps of a keeper on a thread of their own, one at a time, so that no epoch waits for one.
+    """Runs the steps of a keeper on a background thread, one at a time, so that no epoch waits for a step.
 
-    Nearly all of a step is Arrow's and delta-rs's work, which leaves the interpreter to others. The thread that
-    writes the lake calls this. Maintenance waits until it is idle, as a step writes the interval tables.
+    Nearly all work of a step is done by Arrow and delta-rs, which release the interpreter lock. The thread that writes
+    the lake calls this object. Maintenance waits until no step runs, as a step writes the interval tables.
 
     Args:
-        keeper: Nobody else calls it.
+        keeper: Keeper that only this object calls.
     """
 
     def __init__(self, keeper: IntervalKeeper) -> None:
@@ -346,14 +347,14 @@ class BackgroundStep:
         return self._thread is None or not self._thread.is_alive()
 
     def start(self, epoch: int, version: int) -> None:
-        """Begin a step, where one is due and none is under way. The arguments are those of `IntervalKeeper.step`."""
+        """Start a step, if one is due and none runs. The arguments are those of `IntervalKeeper.step`."""
         if self.is_idle and self._keeper.is_due:
-            # As a daemon: a process that has to end leaves a step as it leaves a batch, and another one goes on.
+            # A daemon thread: a process that must end abandons a step like a batch, and the next process continues.
             self._thread = critical_thread(self._keeper.step, "intervals", (epoch, version))
             self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it is idle; returns whether it is."""
+        """Wait until no step runs. Return False if one still runs after the time-out."""
         if self._thread is not None:
             self._thread.join(max(timeout_s, 0))
         return self.is_idle

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's staging folder: where delta-rs commits, on a log that stays short.
+"""Staging folder of a table, in which delta-rs commits to a short log.
 
-For each commit delta-rs lists the whole ``_delta_log`` folder twice, and its table object remembers every commit it
-has made: 4 ms in a young table, 190 ms after 100,000 versions (docs/adr/0007). So the one writer works in a folder
-whose log begins anew every 50 commits, and every commit is then linked into the table: its data files, and last its
-entry in the log, which makes it exist. Hard links: no data is copied, and to whoever reads it the table is an ordinary
-Delta table.
+For each commit, delta-rs lists the whole ``_delta_log`` folder twice, and its table object keeps every commit it has
+made. A commit takes 4 ms in a young table and 190 ms after 100,000 versions (docs/adr/0007). So the one writer works in
+a folder with a log that starts again every 50 commits. Each commit is then hard-linked into the table: first its data
+files, then its log entry, which makes the commit visible. No data is copied. Readers see an ordinary Delta table.
 
-The folder holds nothing that is not in the table, but for a commit whose process died before it was linked: it is made
-anew from the table at each start. Source: the Delta transaction protocol, "Delta Log Entries" and "Checkpoints".
+The folder is made again from the table at each start. It has nothing that the table lacks, except a commit of a process
+that died before it linked the commit. Source: the Delta transaction protocol, "Delta Log Entries" and "Checkpoints".
 
-Shards write data files (`lake.delta.data_file`), which are committed here. Files that are only added are committed by
-delta-rs. A partition whose rows are replaced also takes a file of its change data feed, of which delta-rs's API knows
-nothing, so that entry of the log is written here: with the actions that delta-rs's own MERGE writes (docs/adr/0021).
-Either is a commit in the staging folder like any other, and exists for readers when `StagedTable.publish` has linked
-it into the table.
+Shards write data files (`lake.delta.data_file`), and this module commits them. delta-rs commits files that are only
+added. A partition with replaced rows also needs a file of its change data feed, which the API of delta-rs does not
+support. So this module writes that log entry, with the actions of delta-rs's own MERGE (docs/adr/0021). Both kinds are
+commits in the staging folder. Readers see them after `StagedTable.publish` has linked them into the table.
 
 Source: the Delta transaction protocol, "Actions": Commit Provenance Information, Transaction Identifiers, Add File and
 Remove File, Add CDC File.
@@ -67,7 +65,7 @@ from schemas.errors import UnavailableError, one_line
 from schemas.tables import Table
 
 STAGING_FOLDER: Final = "_staging"
-"""In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
+"""Folder in the lake. It can be deleted while the fold is stopped. Backups leave it out."""
 
 _BEGIN_AFTER_COMMITS: Final = 50
 _NO_CHECKPOINT: Final = LastCheckpoint(0, 0)
@@ -81,8 +79,8 @@ class StagedTable:
         staging: its staging folder.
         delta: the table in its staging folder, for delta-rs to commit to.
         version: the newest version that has been published.
-        last_checkpoint: of the table; of version and size 0 if there is none. Its actions are files, and files removed
-            within the retention.
+        last_checkpoint: the last checkpoint of the table; version and size are 0 without one. It lists the active files
+            and the files removed within the retention.
     """
 
     def __init__(self, table: DeltaTable, path: Path, staging: Path) -> None:
@@ -90,8 +88,8 @@ class StagedTable:
 
         Args:
             table: the table, at its newest version.
-            path: where it lies.
-            staging: made anew, on the same file system.
+            path: its folder.
+            staging: folder to create, on the same file system. An existing one is replaced.
 
         Raises:
             SetupError: a file of the table is missing, or the folder cannot be written.
@@ -104,7 +102,7 @@ class StagedTable:
         self._stage(table)
 
     def stage_anew(self) -> None:
-        """Begin again from what is there, where somebody else has written to the table.
+        """Make the staging folder again, after another program has written to the table.
 
         Raises:
             DeltaError: the table cannot be opened.
@@ -120,7 +118,7 @@ class StagedTable:
             files = [unquote(file) for file in table.get_add_actions()["path"].to_pylist()]
             entries = [entry_name(version) for version in range(last.version, self.version + 1)]
             for name in (*files, *entries):
-                (path / name).stat()  # what is lost may still be in the staging folder: `ops.doctor`
+                (path / name).stat()  # before staging is removed: it may still have a lost file (`ops.doctor`)
             if staging.exists():
                 shutil.rmtree(staging)
             (staging / LOG_FOLDER).mkdir(parents=True)
@@ -137,12 +135,12 @@ class StagedTable:
             ) from error
 
     def publish(self) -> None:
-        """Let the table have what was committed to `delta`.
+        """Link the commits of `delta` into the table.
 
         Raises:
-            UnavailableError: somebody else has written to the table. `stage_anew`, or another start, goes on from what
-                is there.
-            DeltaError, OSError: storage failed; calling again goes on.
+            UnavailableError: another program has written to the table. `stage_anew` or a restart continues from the
+                present version.
+            DeltaError, OSError: storage failed. Another call continues.
         """
         while self.version < self.delta.version():
             commit = Commit.read(self.staging, "", self.version + 1)
@@ -159,11 +157,11 @@ class StagedTable:
             self._begin_anew()
 
     def take(self, file: str, name: str) -> str:
-        """Let the staging folder have a file that somebody else has written, for a commit.
+        """Link or copy a file into the staging folder, for a commit.
 
         Args:
-            file: where it lies, which may be its place; on the same file system it is linked, else copied.
-            name: relative to the table.
+            file: present path, which may be the final one. On the same file system the file is linked, else copied.
+            name: path relative to the table.
 
         Returns:
             The name.
@@ -174,8 +172,8 @@ class StagedTable:
         old, new = Path(file), self.staging / name
         if old == new:
             return name
-        if old.stat().st_uid == os.geteuid():  # a file of another user's could not be written to
-            with suppress(OSError):  # another file system, or one that has no links
+        if old.stat().st_uid == os.geteuid():  # a link to another user's file could not be written to
+            with suppress(OSError):  # another file system, or one without hard links
                 self._staged.put(name, old)
                 return name
         new.parent.mkdir(parents=True, exist_ok=True)
@@ -197,19 +195,19 @@ class StagedTable:
         self.last_checkpoint = self._make_checkpoint(DeltaTable(str(self.path)))
 
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
-        """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
+        """Call `work`, such as a vacuum, with the table itself. Link its commits into the staging folder."""
         self.publish()
         try:
             work(DeltaTable(str(self.path)))
         finally:
-            # Also what it committed before it failed: vacuum does so before it deletes.
+            # Also after an error: vacuum commits before it deletes.
             while (self.path / entry_name(self.version + 1)).exists():
                 commit = Commit.read(self.path, "", self.version + 1)
                 publish(self.path, self._staged, [[commit]], done=self._reached)
             self.delta.update_incremental()
 
     def _find_checkpoint(self, table: DeltaTable) -> LastCheckpoint:
-        """One that can be begun with; none where none is needed."""
+        """Find or write a checkpoint to start the staged log from. `_NO_CHECKPOINT` if the log starts at version 0."""
         try:
             last = read_last_checkpoint(self.path)
             if last is None and (self.path / entry_name(0)).exists():
@@ -217,7 +215,7 @@ class StagedTable:
             if last is not None and last.parts is None and (self.path / checkpoint_name(last.version)).exists():
                 return last
         except ValueError:
-            pass  # torn, or not as the protocol has it: a new one takes its place
+            pass  # truncated or against the protocol: a new one replaces it
         return self._make_checkpoint(table)
 
     def _make_checkpoint(self, table: DeltaTable) -> LastCheckpoint:
@@ -228,7 +226,7 @@ class StagedTable:
         return last
 
     def _begin_anew(self) -> None:
-        """Let the staged log begin at the newest version, and open it."""
+        """Shorten the staged log to the newest version and open the table again."""
         self.delta.create_checkpoint()
         self._stage_checkpoint(self.staging / checkpoint_name(self.version), self.version)
         for file in (self.staging / LOG_FOLDER).iterdir():
@@ -238,9 +236,9 @@ class StagedTable:
         self.delta, self._begun_at = DeltaTable(str(self.staging)), self.version
 
     def _stage_checkpoint(self, checkpoint: Path, version: int) -> None:
-        """Take a checkpoint into staging, but for what only vacuum asks for.
+        """Write a checkpoint into staging without the actions that only vacuum needs.
 
-        Those are the files that were removed within the retention, by far the most of a checkpoint.
+        Those are the files removed within the retention, by far the largest part of a checkpoint.
         """
         wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
         actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
@@ -248,24 +246,24 @@ class StagedTable:
         point_to_checkpoint(self.staging, version)
 
     def _reached(self, commit: Commit) -> None:
-        """Both have a commit. In staging nobody reads what it has removed, nor its change feed."""
+        """Note that table and staging have a commit. Delete staged files that staging never reads."""
         self.version = commit.version
         for file in (*commit.entry.feed, *commit.entry.removed):
             (self.staging / unquote(file.path)).unlink(missing_ok=True)
 
 
 def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedTable]:
-    """Make the staging folders of a lake's tables, which were just opened.
+    """Make the staging folders for the tables of a lake. The tables are at their newest versions.
 
     Raises:
-        SetupError: see `StagedTable`.
+        SetupError: as `StagedTable`.
     """
     staging = lake_dir / STAGING_FOLDER
     return {name: StagedTable(table, lake_dir / name, staging / name) for name, table in tables.items()}
 
 
 NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""Checkpoints and clean-up are maintenance's, between batches."""
+"""No checkpoints and clean-up after a commit: maintenance does both, between batches."""
 
 FEED_FOLDER: Final = "_change_data"
 
@@ -276,9 +274,9 @@ def append_files(
     """Commit files that are only added.
 
     Args:
-        staged: their table.
-        files: each with the values of its partition; none where the table has no partitions.
-        transaction: the application's.
+        staged: table of the files.
+        files: each file with the values of its partition, which are empty in a table without partitions.
+        transaction: application transaction of the commit.
 
     Raises:
         DeltaError, OSError: storage failed.
@@ -304,10 +302,10 @@ def append_files(
 def change_partitions(
     staged: StagedTable, table: Table, partitions: Sequence[Partition], transaction: Transaction
 ) -> None:
-    """Commit what becomes of some partitions, each of which is named once.
+    """Commit changes of partitions. Each partition is named once.
 
     Raises:
-        ValueError: one is named twice, or without a change; nothing was committed.
+        ValueError: a partition is named twice or without a change; nothing was committed.
         DeltaError, OSError: storage failed.
     """
     named = [tuple(partition.values.values()) for partition in partitions]
@@ -325,7 +323,7 @@ def change_partitions(
             actions.append(_add(staged, partition.values, partition.added))
         actions.append(_feed(staged, table, partition))
     info = commit_info("MERGE", {})
-    # The transaction comes last, as in delta-rs's entries: one that has lost its end shows it
+    # The transaction comes last, as in delta-rs's entries: a truncated entry then lacks it
     # (`lake.delta.log`).
     end = {
         "txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": time.time_ns() // 1_000_000}
@@ -335,7 +333,7 @@ def change_partitions(
 
 
 def _removed(staged: StagedTable, table: Table, partitions: Sequence[Partition]) -> Iterator[dict[str, Any]]:
-    """The files of the partitions that are replaced."""
+    """Remove actions for the present files of the partitions with replaced rows."""
     (column,) = table.partition_by
     names = pa.array([partition.values[column] for partition in partitions if partition.feed is not None])
     active = pa.table(staged.delta.get_add_actions())
@@ -369,7 +367,7 @@ def _add(staged: StagedTable, values: dict[str, str], file: DataFile) -> dict[st
 
 
 def _feed(staged: StagedTable, table: Table, partition: Partition) -> dict[str, Any]:
-    """A commit with a change data feed has all of its changes there, also rows that were only added."""
+    """The change feed action of a partition. A commit with a feed has all its changes there, also rows only added."""
     file = partition.feed
     if file is None:
         assert partition.added is not None
@@ -384,5 +382,5 @@ def _feed(staged: StagedTable, table: Table, partition: Partition) -> dict[str, 
 
 
 def _path(name: str) -> str:
-    """As the log has it."""
+    """Percent-encode a path for the log."""
     return quote(name, safe="/=")

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going back to an epoch that is whole, from which the fold goes on.
+"""Rollback of the lake to an intact epoch, from which the fold continues.
 
-It is what a restore with --keep-log does, without a backup: each table's log is cut after the version that the epoch
-names, and the log of events has what came after it. The order matters, for a kill and for gateways that run:
+The effect is that of a restore with --keep-log, without a backup. The Delta log of each table is cut after the version
+that the epoch names. The event log still has all later records. The order makes a kill and running gateways safe:
 
-1. Spark's checkpoint is moved aside: it knows what is taken back, and would never write it again.
-2. routeCommitTable is cut, newest entry first. From the first one on the lake is one whose tables ran ahead of its last
-   epoch, as a crash leaves it (`lake.write.writer`).
+1. Spark's checkpoint is moved aside. With it, the fold would regard the removed epochs as written.
+2. routeCommitTable is cut, newest entry first. After the first removed entry, the other tables are ahead of the last
+   epoch, as after a crash (`lake.write.writer`).
 3. The other tables are cut, newest entry first.
 
-What is cut is moved aside, never deleted. Data files stay: those that no commit names any more go with vacuum.
+Removed entries are moved aside and never deleted. Data files stay, and vacuum deletes those that no commit names.
 
-`go_back_to_whole` does so at the fold's start with what a power cut has left: nothing older than the last sync needs to
-be looked at (`lake.write.synced`), and the log of events has all that came after it.
+`go_back_to_whole` does this at the start of the fold, after a power loss. It checks only what is newer than the last
+sync (`lake.write.synced`).
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ log = structlog.get_logger("routelake.fold")
 
 
 class RollbackPoint(NamedTuple):
-    """An epoch to go back to, and each table's version there."""
+    """An epoch to roll back to, and the version of each table at that epoch."""
 
     commit: RouteCommit
     versions: dict[str, int]
 
 
 _NOTHING: Final = RollbackPoint(NO_COMMIT, {table.name: 0 for table in ALL_TABLES})
-"""The tables when they were made."""
+"""The new, empty tables."""
 
 
 def rollback_points(disk: TableOnDisk, commits: Sequence[RouteCommit]) -> Iterator[RollbackPoint]:
-    """Epochs whose version of routeCommitTable is known, newest first.
+    """Epochs with a known version of routeCommitTable, newest first.
 
     Args:
         disk: routeCommitTable.
-        commits: those that can be read, in order.
+        commits: readable commits, in order.
     """
     versions_of = {0: 0} if 0 in disk.entries else {}
     for version, entry in disk.entries.items():
@@ -81,12 +81,12 @@ def rollback_points(disk: TableOnDisk, commits: Sequence[RouteCommit]) -> Iterat
 def find_rollback_point(
     tables: dict[str, ExaminedTable], commits: Sequence[RouteCommit], extent: Extent | None
 ) -> RollbackPoint | None:
-    """The newest epoch at which every table is whole, and from which the log of events goes on; None if there is none.
+    """The newest epoch with intact tables and all later records in the event log, or None.
 
     Args:
-        tables: all tables, examined.
-        commits: those that can be read, in order.
-        extent: what the log of events has; None where that is not known.
+        tables: examination results of all tables, by name.
+        commits: readable commits, in order.
+        extent: range of records in the event log; None if it is unknown.
     """
     disk = tables[ROUTE_COMMIT_TABLE.name].disk
     if extent is None or disk is None:
@@ -102,7 +102,7 @@ def find_rollback_point(
 
 
 def last_exact(commits: Sequence[RouteCommit], epoch: int | None = None) -> RouteCommit | None:
-    """The newest commit, up to an epoch, at which brokerLiveTable lacks no heartbeat."""
+    """The newest commit up to an epoch (None: of all) at which brokerLiveTable lacks no heartbeat."""
     return next((c for c in reversed(commits) if c.is_exact and (epoch is None or c.epoch <= epoch)), None)
 
 
@@ -111,8 +111,8 @@ def go_back(disks: Mapping[str, TableOnDisk], point: RollbackPoint, aside: Path)
 
     Args:
         disks: the tables, by name.
-        point: the epoch.
-        aside: where what is cut goes.
+        point: epoch to roll back to.
+        aside: folder for the removed entries.
     """
     for name in sorted(disks, key=lambda name: name != ROUTE_COMMIT_TABLE.name):
         cut(disks[name], point.versions[name], aside)
@@ -120,7 +120,7 @@ def go_back(disks: Mapping[str, TableOnDisk], point: RollbackPoint, aside: Path)
 
 
 def cut(table: TableOnDisk, version: int, aside: Path) -> None:
-    """Move aside what a table's log has after a version, newest first."""
+    """Move the log entries and checkpoints after a version aside, newest first."""
     names = [entry_name(number) for number in (*table.entries, *table.torn) if number > version]
     names += [checkpoint_name(number) for number in table.checkpoints if number > version]
     for name in sorted(names, reverse=True):
@@ -132,7 +132,7 @@ def cut(table: TableOnDisk, version: int, aside: Path) -> None:
 
 
 def point_to_last_checkpoint(table: TableOnDisk, version: int) -> None:
-    """Write the pointer anew, to the newest checkpoint up to a version that can be read; without one it goes."""
+    """Point to the newest readable checkpoint up to a version. Without one, delete the pointer."""
     usable = [number for number in table.checkpoints if number <= version and table.checkpoint_error(number) is None]
     if usable:
         point_to_checkpoint(table.path, usable[-1])
@@ -141,17 +141,17 @@ def point_to_last_checkpoint(table: TableOnDisk, version: int) -> None:
 
 
 def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None:
-    """Go back to the newest epoch up to which a lake is whole, where what was not synced yet is damaged.
+    """If the unsynced part of a lake is damaged, roll back to the newest epoch with intact tables.
 
     Args:
-        lake_dir: The lake, whose lock this process holds.
-        checkpoint_dir: Spark's.
-        log_url: Of the log of events.
+        lake_dir: Folder of the lake; this process holds its lock.
+        checkpoint_dir: Folder of Spark's checkpoint.
+        log_url: URL of the event log.
 
     Raises:
-        SetupError: There is no such epoch, or the log lacks what came after it; nothing was changed.
-        UnavailableError: The log cannot be reached.
-        OSError: Storage failed; calling again goes on.
+        SetupError: The event log lacks records after that epoch; nothing was changed.
+        UnavailableError: The event log cannot be reached.
+        OSError: Storage failed. Another call continues.
     """
     whole = whole_tables(lake_dir)
     damage = unsynced_damage(lake_dir, whole)
@@ -159,7 +159,7 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
         return
     commits, disk = _whole_commits(lake_dir, whole)
     points = () if disk is None else rollback_points(disk, commits)
-    # The newest epoch that no table lacks anything of.
+    # The newest epoch that is intact in every table.
     place = next((p for p in points if all(p.versions[name] <= whole[name].version for name in whole)), _NOTHING)
     if not _goes_on(log_url, commits, place):
         raise SetupError(
@@ -170,11 +170,11 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
     aside = lake_dir / datetime.now(UTC).strftime("before-repair-%Y%m%dT%H%M%S.%fZ")
     checkpoint.remove(checkpoint_dir)
     known = read_synced(lake_dir).versions
-    if known:  # of a version that is cut, another will take the place
+    if known:  # the fold will write other versions of the same numbers, and these are not synced
         sync_lake(lake_dir, {name: min(version, place.versions.get(name, version)) for name, version in known.items()})
     go_back({name: TableOnDisk(lake_dir / name) for name in whole if whole[name].version >= 0}, place, aside)
     for name in whole:
-        if whole[name].version < 0:  # it was being made
+        if whole[name].version < 0:  # a power loss while the table was created
             aside.mkdir(exist_ok=True)
             (lake_dir / name).rename(aside / name)
     sync_file_system(lake_dir)
@@ -188,10 +188,10 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
 
 
 def _whole_commits(lake_dir: Path, whole: Mapping[str, Whole]) -> tuple[list[RouteCommit], TableOnDisk | None]:
-    """The commits that can be read, in order, and their table; none where it was being made.
+    """The commits of the intact version, in order, and routeCommitTable; none if the table was not completely created.
 
     Raises:
-        SetupError: What was synced cannot be read.
+        SetupError: A synced version cannot be read.
     """
     name = ROUTE_COMMIT_TABLE.name
     if name not in whole or whole[name].version < 0:
@@ -212,7 +212,7 @@ def _whole_commits(lake_dir: Path, whole: Mapping[str, Whole]) -> tuple[list[Rou
 
 
 def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: RollbackPoint) -> bool:
-    """Return True if the event log has all records that a start from there needs."""
+    """Return True if the event log has all records that a start from a rollback point needs."""
     exact = last_exact(commits, place.commit.epoch)
     first = 0 if exact is None else exact.log_offset + 1
     with closing(open_log(log_url)) as event_log:
