@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expected answers: the model's, at each offset of the log and at each epoch.
 
-An answer is compared as a *form*: its contents without the protocol. None is the form of "there is none".
+An answer is compared as a *form*: its contents without the protocol. None is the form of "there is no such thing".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTHING: Final = {
     **dict.fromkeys(("route", "as-of"), codes.TOPIC_NOT_EXIST),
     **dict.fromkeys(("kv", "kv-list"), codes.QUERY_NOT_FOUND),
 }
-"""The code by which each kind says that there is none."""
+"""The code of each kind of request for "there is no such thing"."""
 
 Form = str | None
 """JSON with its keys in order, or None."""
@@ -101,7 +101,7 @@ class Expected:
         model: after the last event.
         written: offset -> event, of what can be read.
         noticed: (brokerName, address, offset) of everybody who expired, with the event by which it was noticed.
-        refused: offsets of registrations that the rules refuse: the brokerId is somebody else's.
+        refused: offsets of registrations that the rules refuse: another broker has the brokerId.
         lacking: offsets of registrations without topics that must come again, with them.
         changed_at: offsets of events that changed an answer; noticed_at: of those by which an expiry was noticed.
         last_tables: at the newest epoch.
@@ -120,7 +120,7 @@ class Expected:
             evidence: log and epochs.
             asked: every read that is to be judged.
             times_ms: of the past that they name.
-            whole_epochs: whose tables will be asked for.
+            whole_epochs: epochs with tables that will be asked for.
         """
         self._operations = {key_of(operation): operation for operation in asked}
         self.model = ModelFold()

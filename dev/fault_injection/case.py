@@ -70,7 +70,7 @@ class Case:
 
     @cached_property
     def reads(self) -> list[tuple[Entry, Form]]:
-        """Every read that was answered, with what it says, in the order in which the answers came."""
+        """Every read with an answer, and its contents, in the order of the answers."""
         found = []
         tagged: dict[tuple[object, ...], Form] = {}
         for entry in sorted(self.record.entries, key=lambda entry: entry.done_s):
@@ -123,7 +123,7 @@ class Case:
 
     @cached_property
     def places(self) -> list[tuple[Entry, int]]:
-        """Acknowledged writes whose place on the log is certain, in the order in which they were answered."""
+        """Acknowledged writes with a certain place on the log, in the order of their answers."""
         sent = Counter(of_entry(entry) for entry in self.record.entries if entry.operation.kind in WRITES)
         found = []
         for entry in sorted(self.record.entries, key=lambda entry: entry.done_s):
@@ -167,7 +167,7 @@ class Case:
 
     @cached_property
     def _there(self) -> tuple[list[int], list[float]]:
-        """Offsets that somebody was told of, and when the first was told of it or of a later one."""
+        """Offsets that an answer named, and the time of the first answer that named it or a later one."""
         told_of = [(offset, entry.done_s) for entry, offset in self.places]
         told_of += [(entry.offset, entry.done_s) for entry, _ in self.head_reads if entry.offset is not None]
         told_of.sort()
@@ -188,7 +188,7 @@ class Case:
         return offsets, times
 
     def not_before(self, offset: int) -> float:
-        """A time before which what is at this offset was not written: something below it was sent then."""
+        """A time after which this offset was written: an earlier record was sent then."""
         offsets, times = self._begun
         index = bisect_left(offsets, offset)
         return times[index - 1] if index else float("-inf")
@@ -215,7 +215,7 @@ class Case:
         return times[index] if index < len(times) else None
 
     def floor(self, time_s: float, gateway: int) -> int:
-        """The greatest offset that somebody had seen in a gateway's head before this time."""
+        """The greatest offset that a client had seen in a gateway's live view before this time."""
         times, offsets = self._seen[gateway]
         index = bisect_left(times, time_s)
         return offsets[index - 1] if index else -1
@@ -229,7 +229,7 @@ class Case:
 
 
 def told_by(operation: Operation) -> list[Operation]:
-    """Reads whose answers are in the answer to a write, or decide what becomes of it."""
+    """Reads with answers that are in the answer to a write, or decide its outcome."""
     broker = operation.broker
     match operation.kind:
         case "register":

@@ -29,7 +29,7 @@ UNWRITABLE: Final = {
 SILENT: Final = {**AWAY, "separate-second": SECOND, **{kind: UNWRITABLE[kind] for kind in UNWRITABLE if kind != "cut"}}
 """Gateways that may write the end of a connection late, or not at all, by fault."""
 UNSTARTABLE: Final = {**AWAY, **dict.fromkeys(("disk-full", "failing-disk", "slow-disk", "clock-leap"), BOTH)}
-"""Gateways that end while they start, to be started again, or take longer, by fault: their time begins anew."""
+"""Gateways that end while they start, to be started again, or take longer, by fault: their time begins again."""
 FORWARD_MS: Final = 3_000_000
 """By how much "clock-forward" sets the clocks ahead: less than a leap that is refused."""
 CLOCKS: Final = ("clock-forward", "clock-back", "clock-leap")

@@ -44,7 +44,7 @@ _DIED: Final = "background task failed; the process exits"
 
 
 class Logged(NamedTuple):
-    """A record of the log; ``event`` is None where it is none."""
+    """A record of the log; ``event`` is None if it holds no event."""
 
     offset: int
     time_ms: int

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults, done to a running routelake: each returns when it is over, and says what it hit.
+"""Faults, done to a running routelake: each returns when it is over, and reports its target.
 
-One that needs somebody waits until there is somebody: after a kill of all a gateway is a while away.
+A fault that needs a target waits for one: after a kill of all processes a gateway needs a while to start.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Faults:
         return set(self._kinds)
 
     def inject(self, fault: Fault) -> Injected:
-        """Let it happen now. A fault that finds nobody to hit says so."""
+        """Let it happen now. A fault without a target reports that."""
         begun_s, self._waited_s = time.monotonic(), 0.0
         try:
             done = self._kinds[fault.kind](fault.hold_s)
@@ -207,7 +207,7 @@ class Faults:
         return self._wrong_disk(self._preload.failing_disk, hold_s, "failed")
 
     def _wrong_disk(self, switch: Callable[[bool], None], hold_s: float, what: str) -> Done:
-        """For so long, and until somebody has met it."""
+        """For this time, and until a request has met the fault."""
         before = self._preload.syncs_hit
         switch(True)
         try:
@@ -228,7 +228,7 @@ class Faults:
             left = self._world.disk.fill()
             self._pause.wait(hold_s)
         finally:
-            self._world.disk.empty()  # before anything else: nobody gets on meanwhile
+            self._world.disk.empty()  # before anything else: no process gets on meanwhile
         return Done(f"for {hold_s} s {left} bytes were left", hit=left < 1 << 20)
 
     def _clock_forward(self, hold_s: float) -> Done:
@@ -267,7 +267,7 @@ class Faults:
         return Done("the second gateway was killed")
 
     def _separate_second(self, hold_s: float) -> Done:
-        """From its clients and from Kafka, if there is one; not from who is beside it, nor from the tables."""
+        """Separate it from its clients and from Kafka, but not from its machine, nor from the tables."""
         machine = self._world.machine
         assert machine is not None
         machine.pull()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run, kept beside it as report.json, and of many runs together: `./routelake torture --sum DIR...`."""
+"""The figures of a run, kept with it as report.json, and of many runs together: `./routelake torture --sum DIR...`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Figures:
         return not self.ended and not self.violations
 
     def write(self, folder: Path) -> None:
-        """Keep them beside the run."""
+        """Keep them with the run."""
         (folder / REPORT).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
 

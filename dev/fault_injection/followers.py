@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Followers: each listens to `GET /v1/events`, comes back where it was, and records every epoch that it is told of.
+"""Followers: each subscribes to `GET /v1/events`, continues after its last epoch, and records every epoch.
 
-Now and then one comes back to an epoch that it has seen already, and asks `GET /v1/diff` what an epoch has changed.
+Now and then one continues at an earlier epoch, and asks `GET /v1/diff` for the changes of an epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dev.fault_injection.record import Heard, Recorder
 from dev.fault_injection.workers import Address, cut_connection
 
 SILENT_S: Final = 40.0
-"""A listener is told something every 15 s; a gateway may stand still."""
+"""A subscriber receives something every 15 s; a gateway may stand still."""
 _AGAIN_S: Final = 0.1
 _BACK: Final = 12
 """Maximum number of epochs that a follower goes back."""

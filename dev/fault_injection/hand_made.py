@@ -100,5 +100,5 @@ def good_case() -> Case:
 
 
 def again(case: Case) -> Case:
-    """Judged anew after a change."""
+    """Judged again after a change."""
     return Case(case.record, case.evidence)

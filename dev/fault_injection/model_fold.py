@@ -51,7 +51,7 @@ class ModelFold:
         model: the NameServer.
         now_ms: the greatest event time.
         expired: (brokerName, address, deadline in ms) of everybody who expired, with the time at which it was noticed.
-        refused: whether the last event was a registration whose brokerId a living address with a higher stateVersion has.
+        refused: whether the last event was a registration with the brokerId of an address with a higher stateVersion.
         lacking: whether it was one without topics that says something that is not known: it must come again, with them.
     """
 
@@ -194,7 +194,7 @@ class ModelFold:
         )
         now = self.model.tables.broker_live_table.get(key)
         if kept is not None and now is not None:
-            now.data_version = kept  # one whose topics are not known is a change when it comes with them
+            now.data_version = kept  # a broker with unknown topics is a change when it brings them
         self.lacking = self.lacking and key in self.model.tables.broker_live_table
         self.refused = key not in self.model.tables.broker_live_table
         heard = self._heard.setdefault(key, {}) if live is not None else {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A second machine, as far as a network goes: a network namespace, and a cable (veth) that can be pulled.
 
-A pulled cable loses packets without a sign: no connection is closed, as between machines whose switch has died.
+A pulled cable loses packets without a sign: no connection is closed, as between machines with a dead switch.
 """
 
 from __future__ import annotations

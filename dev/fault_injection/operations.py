@@ -2,8 +2,7 @@
 """Operations of a worker: each one as it goes over port 9876 and as it goes over HTTP.
 
 An operation is plain data, so that a plan is a value and a record can be read without further knowledge. Every write
-can be told from every other one on the log: by the connection it came over (the event's `actor.peer`) and by what it
-says.
+differs from every other one on the log: by its connection (the event's `actor.peer`) and by its contents.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ READS: Final = frozenset({"route", "topics", "members", "clusters", "kv", "kv-li
 
 @dataclass(frozen=True)
 class Broker:
-    """One broker process: its name, id and address are nobody else's.
+    """One broker process, with a name, id and address of its own.
 
     Attributes:
         timeout_ms: heartbeatTimeoutMillis; None is RocketMQ's default of two minutes.

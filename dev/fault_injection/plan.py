@@ -20,7 +20,7 @@ NAMESPACES: Final = ("ORDER_TOPIC_CONFIG", "namespace-a")
 KEYS: Final = ("key-a", "key-b", "key-c")
 
 SHORT_MS: Final = 8_000
-"""heartbeatTimeoutMillis of brokers that fall silent."""
+"""heartbeatTimeoutMillis of brokers that stop their heartbeats."""
 
 ALWAYS: Final = ("kill-gateway", "kill-fold", "kill-log", "stop-gateway", "stop-fold", "stop-log", "cut")
 """Faults after which routelake comes back by itself."""
@@ -66,11 +66,11 @@ class Worker:
     Attributes:
         via: "remoting" or "http"; a follower's is "events".
         seed: of its operations.
-        brokers: whose they are.
+        brokers: brokers that it sends for.
         gateway: which one it talks to, where there are two.
         topic: a follower's; "" if it wants every epoch.
         pace: times as long between its operations.
-        beside: whether it is on the machine of the second gateway, where that has one.
+        beside: whether it is on the machine of the second gateway, if that gateway has one.
         both: whether its brokers register with the other gateway, too, as stock ones do with each of namesrvAddr.
     """
 
@@ -92,7 +92,7 @@ class Fault:
 
     Attributes:
         at_s: when it begins, from the start of the traffic; later, by as much as rests before it took.
-        hold_s: for how long a process stands still, or nobody is there.
+        hold_s: time for which a process stands still or is away.
     """
 
     at_s: float
@@ -248,7 +248,7 @@ def _of_brokers(chance: random.Random, worker: Worker) -> Iterator[Operation]:
 
 
 def _switch(one: _Broker, other: _Broker) -> Iterator[Operation]:
-    """The slave of a group becomes its master; the old one is told so, by a refusal, and registers as a slave."""
+    """The slave of a group becomes its master. The old master learns that by a refusal, and registers as a slave."""
     old, new = (one, other) if one.is_now.id == 0 else (other, one)
     new.is_now, new.state = replace(new.is_now, id=0), old.state + 1
     yield new.register()

@@ -72,7 +72,7 @@ class Entry:
         return self.operation.kind in WRITES
 
     def line(self) -> dict[str, Any]:
-        """For the file: what says something."""
+        """The fields with a value, for the file."""
         said = {
             name: value
             for name, value in vars(self).items()
@@ -94,9 +94,9 @@ class Injected:
         begun_s: when it began.
         ended_s: when the fault itself was over; not when routelake was well again.
         detail: process ids, exit codes.
-        hit: whether it found somebody to hit, and did something.
+        hit: whether it found a target, and did something.
         wrong: what a fault itself has shown to be wrong, as a second fold that goes on; "" for nothing.
-        waited_s: how long it looked for somebody to hit.
+        waited_s: how long it looked for a target.
     """
 
     kind: str
@@ -113,7 +113,7 @@ class Ended:
     """A connection to port 9876 that is no more.
 
     Attributes:
-        worker: whose it was.
+        worker: name of the client.
         gateway: to which one.
         peer: as in `Entry`.
         time_s: when its client closed it, or found that it was closed.
@@ -134,7 +134,7 @@ class Heard:
     Attributes:
         worker: name of the follower.
         gateway: number of the gateway that it follows.
-        topic: the one whose epochs it wants; "" for all.
+        topic: the topic to get epochs of; "" for all.
         stream: number of its connection.
         kind: "begin" and "end" of a connection; "epoch", "reset", or "id" for an id alone; "diff", "refused" or
             "unanswered" for what it asked meanwhile.
@@ -227,7 +227,7 @@ class Recorder:
         self._write({"fault": asdict(fault)})
 
     def heard(self, heard: Heard) -> None:
-        """A follower was told something, or did something."""
+        """Record what a follower received or did."""
         self._write({"heard": heard.line()})
 
     def ended(self, ended: Ended) -> None:
@@ -256,7 +256,7 @@ class Recorder:
 
 
 def read_record(path: Path) -> Record:
-    """A record back from its file; a last line that was cut off is left out."""
+    """A record back from its file, without a truncated last line."""
     record = Record()
     for line in path.read_text(encoding="utf-8").splitlines():
         try:

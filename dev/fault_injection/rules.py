@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rules: each reads a finished run and says what contradicts it. Pure: nothing is asked, nothing is waited for.
+"""The judge's rules: each reads a finished run and reports contradictions. Pure: no I/O, no waits.
 
 ======================  =============================================================================================
-`once`                  (a) every acknowledged event is on the log, where its answer says, once; in the tables once
-`as_sent`               (a) a registration is there with all that its broker sent
-`in_order`              (a) writes are in the order in which they were asked for; one in doubt comes soon or never
-`connections`           (a) a connection that ends is on the log, and none that does not
-`equals_the_model`      (b) an answer is the model's fold up to the offset it names (without one: up to some offset
+`once`                  (a) every acknowledged event is on the log once, at the offset of its answer; in the tables once
+`as_sent`               (a) a registration is on the log with all that its broker sent
+`in_order`              (a) writes are in the order of their requests; one without an answer comes soon or never
+`connections`           (a) an ended connection is on the log, and no other
+`equals_the_model`      (b) an answer is the model's fold up to the offset it names (without one: up to an offset
                         that was on the log by then)
-`receipts`              (b) the answer to a write says what log and model say of it
-`headers`               (b) epoch, offset and ETag of an answer are of what it says
-`never_back`            (c) what was acknowledged, or seen, before a question was asked is in its answer
+`receipts`              (b) the answer to a write agrees with log and model
+`headers`               (b) epoch, offset and ETag of an answer fit its contents
+`never_back`            (c) an answer shows all that was acknowledged or shown before its request
 `epochs_never_back`     (c) the same of epochs
-`every_epoch_is_told`   (c) who listens to epochs is told each once, in order, in time, and what it changed
-`differences`           (d) what is different between two epochs is what the model's tables at both differ in
-`the_past_stays`        (d) an `as_of` of one epoch is answered alike every time, as the model had it, and not refused
-`stamped`               (e) an event's time is when it came
-`clocks_and_resumes`    (e) CLOCK and RESUME come when they should, and say what they should
-`expiry`                (e) nobody expires who was heard in time; nobody silent stays
-`tables_are_a_replay`   (f) tables = the model's fold = the product's own replay of the log; intervals = changes; the chain
-                        of epochs holds; heads agreed with the tables; what is said to be folded is
-`well_by_itself`        (g) where faults rest, all is well in so many seconds
-`refusals`              (g) nobody is refused, or not answered, without a fault that is the reason
-`faults_happened`       every kind of fault that was planned hit somebody, and did not itself show what must not be
-`everything_was_asked`  answers of every kind were judged: no part of traffic or judge fell silent
+`every_epoch_is_told`   (c) a subscriber receives each epoch and its changes once, in order and in time
+`differences`           (d) the difference of two epochs is that of the model's tables at both
+`the_past_stays`        (d) one `as_of` of an epoch always has the model's answer, and is not refused
+`stamped`               (e) the time of an event is that of its arrival
+`clocks_and_resumes`    (e) CLOCK and RESUME come when they should, with the right contents
+`expiry`                (e) no broker with heartbeats in time expires; no silent one stays
+`tables_are_a_replay`   (f) tables = the model's fold = the product's own replay of the log; intervals = changes; the hash
+                        chain holds; live views agreed with the tables; what is reported as folded is in them
+`well_by_itself`        (g) after each pause of the faults everything is healthy in time
+`refusals`              (g) no request is refused, or left without an answer, unless a fault is the reason
+`faults_happened`       every kind of planned fault found a target, and showed nothing that must not be
+`everything_was_asked`  answers of every kind were checked: no part of traffic or judge stopped
 ======================  =============================================================================================
 
 With several gateways (c) holds within each of them.

@@ -16,7 +16,7 @@ _LOOK_BACK: Final = 200
 
 
 def equals_the_model(case: Case) -> list[Violation]:
-    """(b) What an answer says is what the model makes of the log up to the offset it names."""
+    """(b) An answer is that of the model, folded up to the offset that the answer names."""
     found = []
     for entry, form in case.reads:
         operation = entry.operation
@@ -48,7 +48,7 @@ def equals_the_model(case: Case) -> list[Violation]:
 
 
 def never_back(case: Case) -> list[Violation]:
-    """(c) A head shows what it has acknowledged or shown before the question was asked."""
+    """(c) A live view shows everything that it has acknowledged or shown before the request."""
     found = []
     shown: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
     """Offsets in answers to requests that name none, by gateway: times, and the greatest offset by then."""
@@ -76,7 +76,7 @@ def never_back(case: Case) -> list[Violation]:
 
 
 def epochs_never_back(case: Case) -> list[Violation]:
-    """(c) A gateway that has shown an epoch shows no earlier one to who asks for the latest afterwards."""
+    """(c) After a gateway has shown an epoch, it shows no earlier one to requests for the latest."""
     found = []
     shown: dict[int, list[Entry]] = defaultdict(list)
     for entry, _ in case.reads:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rule about connections that end: CHANNEL_CLOSED takes away who registered over them. As `rules`, pure."""
+"""The judge's rule about connections that end: CHANNEL_CLOSED removes the brokers that registered over them. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ may stand still for three seconds, and machines are busy."""
 
 
 def connections(case: Case) -> list[Violation]:
-    """(a) CHANNEL_CLOSED for each broker of a connection that ended, and for no other."""
+    """(a) The log has CHANNEL_CLOSED for each broker of a connection that ended, and for no other."""
     over: dict[str, list[Entry]] = defaultdict(list)
     for entry in sorted(case.record.entries, key=lambda entry: entry.sent_s):
         if entry.via == "remoting" and entry.peer:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rule about who expires. As `dev.fault_injection.rules`, pure."""
+"""The judge's rule about expiry. As `dev.fault_injection.rules`, pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.events import BrokerHeartbeat, Clock, RegisterBroker
 
 
 def expiry(case: Case) -> list[Violation]:
-    """(e) By the log's own times: who was heard in time is there, who was not is gone with the next CLOCK."""
+    """(e) By the log's times: a broker with heartbeats in time stays, and one without is removed at the next CLOCK."""
     found = _heard_in_time(case)
     model = case.expected.model
     for name, addr, deadline_ms, noticed_ms in model.expired:
@@ -54,7 +54,7 @@ def _watermarks(case: Case) -> Iterator[Violation]:
 
 
 def _heard_in_time(case: Case) -> list[Violation]:
-    """By the clock of the clients: nobody was noticed missing whose last acknowledged word was younger than its timeout."""
+    """By the clock of the clients: no broker was missing before its timeout after its last acknowledged heartbeat."""
     found = []
     heard: dict[str, list[tuple[int, Entry]]] = {}
     for entry, offset in case.places:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rules about who listens to epochs (`GET /v1/events`), and about what is different (`GET /v1/diff`)."""
+"""The judge's rules about subscribers of epochs (`GET /v1/events`) and about differences (`GET /v1/diff`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dev.fault_injection.plan import TOPICS
 from dev.fault_injection.record import Heard
 
 LATE_S: Final = 10.0
-"""An epoch that a gateway has shown to somebody is told to each of its listeners within so many seconds: it takes
-milliseconds; a gateway may stand still for three seconds, and machines are busy."""
+"""Maximum delay of an epoch for a subscriber, after its gateway has shown it to any client, in seconds. It usually takes
+milliseconds, but a gateway may stand still for three seconds, and machines are busy."""
 CUT_OFF: Final = ("separate-second",)
 """Faults after which packets that were lost are sent again, for as long as `LATE_S` and more."""
 
@@ -28,7 +28,7 @@ _QUESTIONS: Final = ("diff", "refused", "unanswered")
 
 
 def every_epoch_is_told(case: Case) -> list[Violation]:
-    """(c) A listener is told of each epoch after the one it knew, once, in order, and as the tables have it."""
+    """(c) A subscriber receives each epoch after the one it knew, once, in order, in time, as the tables have it."""
     found: list[Violation] = []
     for _, stream in groupby(case.record.heard, lambda heard: (heard.worker, heard.stream)):
         found += _of_stream(case, [heard for heard in stream if heard.kind not in _QUESTIONS])
@@ -103,7 +103,7 @@ def _brokers_of_change(case: Case, topic: str, epoch: int) -> set[str]:
     operation = Operation("route", ask={"topic": topic})
     try:
         forms = [case.expected.at_epoch(operation, number) for number in (epoch - 1, epoch)]
-    except LookupError:  # nobody asked for this topic
+    except LookupError:  # no client asked for this topic
         return set()
     before, after = map(_groups, forms)
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
@@ -117,7 +117,7 @@ def _groups(form: Form) -> dict[str, list[Any]]:
 
 
 def _late(case: Case) -> Iterator[Violation]:
-    """At each word of a listener, and at its end: it knows what its gateway had shown to somebody for a while."""
+    """At each event of a subscriber, and at its end: it knows the epochs that its gateway showed seconds ago."""
     known: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
     told = [(heard.time_s, heard.gateway, heard.epoch) for heard in case.record.heard if heard.kind in ("epoch", "id")]
     told += [
@@ -168,7 +168,7 @@ def _asking_s(stream: list[Heard], time_s: float) -> float:
 
 
 def differences(case: Case) -> list[Violation]:
-    """(d) What is different between two epochs is what the model's tables at both differ in."""
+    """(d) The difference of two epochs is that of the model's tables at both."""
     found = []
     for heard in case.record.heard:
         if heard.kind == "refused" and heard.data["status"] != 503:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rule about what a read over HTTP says of itself: epoch, offset, ETag. As `dev.fault_injection.rules`, pure."""
+"""The judge's rule about the headers of a read over HTTP: epoch, offset, ETag. As `dev.fault_injection.rules`, pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dev.fault_injection.record import Entry
 
 
 def headers(case: Case) -> list[Violation]:
-    """(b) Epoch and offset of an answer are of one cut; 304 is told of the content that was asked with, and known."""
+    """(b) Epoch and offset of an answer are of one epoch. A 304 is for the content of the ETag that was sent."""
     found = []
     known: dict[tuple[str, tuple[str, ...]], set[str]] = defaultdict(set)
     for entry in sorted(case.record.entries, key=lambda entry: entry.done_s):

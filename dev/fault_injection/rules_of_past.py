@@ -16,7 +16,7 @@ from dev.fault_injection.record import Entry
 
 
 def the_past_stays(case: Case) -> list[Violation]:
-    """(d) What was, stays: one moment asked twice, of any gateway, and the model's answer at it."""
+    """(d) The past does not change: one point in time, asked twice, of any gateway, has the model's answer."""
     found = []
     first: dict[tuple[Any, ...], tuple[Entry, Form]] = {}
     for entry, form in case.reads:
@@ -46,12 +46,12 @@ def the_past_stays(case: Case) -> list[Violation]:
 
 
 SOON_S: Final = 30.0
-"""In so many seconds each gateway has an epoch that one of them has shown: it follows the tables, and may be cut off."""
+"""Time after which each gateway has an epoch that one of them has shown, in seconds. It may be partitioned."""
 _NOT_YET: Final = ("future-epoch", "future-time")
 
 
 def _refused(case: Case) -> Iterator[Violation]:
-    """A moment that somebody was shown is there: a gateway that has not come to it may say so for a while."""
+    """A point in time that was shown exists. For a while another gateway may answer that it has not reached it yet."""
     shown: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
     for entry in sorted(case.record.entries, key=lambda entry: entry.done_s):
         if entry.epoch is not None and entry.code in (200, NOT_MODIFIED):

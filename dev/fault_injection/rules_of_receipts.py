@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rule about what the answer to a write says. As `dev.fault_injection.rules`, pure."""
+"""The judge's rule about the answer to a write. As `dev.fault_injection.rules`, pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dev.fault_injection.record import Entry
 
 
 def receipts(case: Case) -> list[Violation]:
-    """(b) The answer to a write says what the log and the model say of it."""
+    """(b) The answer to a write agrees with the log and with the model."""
     found = []
     places = {id(entry): offset for entry, offset in case.places}
     for entry in case.record.entries:

@@ -22,7 +22,7 @@ _REMOTING_ANSWERS: Final = {0}
 
 
 def refusals(case: Case) -> list[Violation]:
-    """(g) Whoever got no answer was told to try again, and nothing else; and only while a fault was the reason."""
+    """(g) A request without an answer got an error that says to try again, and only while a fault was the reason."""
     found = []
     for entry in case.record.entries:
         if entry.operation.one_way and not entry.error:

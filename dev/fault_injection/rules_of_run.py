@@ -25,7 +25,7 @@ _JUMP_MS: Final = 2_500_000
 
 
 def faults_happened(case: Case) -> list[Violation]:
-    """Each kind of fault that was planned hit somebody, and left its mark where it must leave one."""
+    """Each kind of planned fault found a target, and left its traces."""
     found = [
         Violation("faults_happened", f"{fault.kind}: {fault.wrong}", (fault.detail,))
         for fault in case.record.faults
@@ -68,7 +68,7 @@ def _clocks_went_ahead(case: Case) -> list[Violation]:
 
 
 def everything_was_asked(case: Case) -> list[Violation]:
-    """Every kind of read that clients are to send was judged, and half of its answers or more were compared."""
+    """Every kind of planned read was checked, with at least half of its answers."""
     case.judged["answer"] = len(case.reads)
     asked = Counter(kind_of(entry) for entry in case.record.entries if not entry.is_write)
     wanted = {kind for kind, count in asked.items() if count >= _MANY} | {"rest"}

@@ -12,7 +12,7 @@ from dev.fault_injection.model_fold import ModelFold
 
 
 def tables_are_a_replay(case: Case) -> list[Violation]:
-    """(f) The tables at the newest epoch, by two independent foldings of the log; intervals, by the changes."""
+    """(f) The tables of the newest epoch equal two independent folds of the log, and the intervals equal the changes."""
     found = []
     evidence = case.evidence
     topics, brokers, kv = case.expected.last_tables
@@ -60,7 +60,7 @@ def _not_folded(case: Case) -> Iterator[Violation]:
 
 
 def well_by_itself(case: Case) -> list[Violation]:
-    """(g) Where faults rest all is well in time, and nobody had to lift a finger."""
+    """(g) After each pause of the faults everything is healthy in time, without an operator."""
     found = []
     for number, well_s in enumerate(case.record.rests, 1):
         case.judged["rest"] += 1

@@ -17,10 +17,10 @@ from schemas.events import Clock, Resume
 CLOCK_MS: Final = 5_000
 """scanNotActiveBrokerInterval: how late a silent broker may be noticed."""
 UNHEARD_MS: Final = 10_000
-"""Silence of the log up to which no RESUME tells that nobody listened: a gateway may have stood still for so long."""
+"""Time without records after which no RESUME is needed: a gateway may have stood still for so long."""
 LATE_MS: Final = CLOCK_MS + UNHEARD_MS
 BUSY_MS: Final = 2_000
-"""By how much a busy machine, or one whose clock is being put right, may be late."""
+"""Maximum delay by a busy machine, or by a clock that is being corrected."""
 _MEDIAN_MS: Final = 6_000
 """Between CLOCKs of one gateway, by the middle of all such times: those that a fault made long are fewer."""
 _HARMLESS: Final = frozenset({"kill-fold", "stop-fold", "kill-workers", "second-fold", "cut"})
@@ -28,7 +28,7 @@ _HARMLESS: Final = frozenset({"kill-fold", "stop-fold", "kill-workers", "second-
 
 
 def stamped(case: Case) -> list[Violation]:
-    """(e) An acknowledged event's time lies between its being sent and its being answered, by the processes' clock."""
+    """(e) The time of an acknowledged event lies between its request and its answer, by the processes' clock."""
     ahead_s = case.record.about.get("wall_ahead_s")
     if ahead_s is None:
         return []
@@ -82,7 +82,7 @@ def _after_a_fault(case: Case, begun_s: float, ended_s: float) -> bool:
 
 
 def clocks_and_resumes(case: Case) -> list[Violation]:
-    """(e) A CLOCK every few seconds while somebody listens, a RESUME first where nobody did, and nowhere else."""
+    """(e) A CLOCK comes every few seconds while a gateway runs, and a RESUME first after a time without one."""
     found = []
     before, ticked = None, None
     for logged in case.evidence.log:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rules about writes: what is acknowledged is on the log, once, as it was sent, and when. As `rules`, pure."""
+"""The judge's rules about writes: an acknowledged write is on the log, once, as it was sent, and in time. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from schemas.broker import QueueRow
 from schemas.events import ChannelClosed, Clock, RegisterBroker, Resume, topic_config_digest
 
 IN_DOUBT_S: Final = 30.0
-"""In so many seconds after it was given up, a write is on the log, or never comes there: a packet that was lost while a
-machine was cut off is sent again for 26 s, a process stands still for three."""
+"""Time after which a write without an answer is on the log, or never comes there, in seconds. A packet that was lost in a
+partition is sent again for 26 s, and a process stands still for three."""
 
 
 def once(case: Case) -> list[Violation]:
-    """(a) Acknowledged: on the log once, with the offset that the answer names, and folded once."""
+    """(a) An acknowledged event is on the log once, with the offset that the answer names, and is folded once."""
     found: list[Violation] = []
     sent: dict[Fingerprint, list[Entry]] = defaultdict(list)
     for entry in case.record.entries:
@@ -65,7 +65,7 @@ _OF_GATEWAYS: Final = (Clock, Resume, ChannelClosed)
 
 
 def _may_come_to_nothing(case: Case, entry: Entry) -> bool:
-    """A topic of a group that nobody knows is not registered, as in RocketMQ, and the answer is the same."""
+    """A topic of an unknown group is not registered, as in RocketMQ, and the answer is the same."""
     if entry.operation.kind != "register-topic":
         return False
     (group,) = told_by(entry.operation)
@@ -106,7 +106,7 @@ def _least_requests(events: list[Logged]) -> int:
 
 
 def as_sent(case: Case) -> list[Violation]:
-    """(a) A registration is on the log with the topics, and all else, that its broker sent; one without topics repeats."""
+    """(a) A registration is on the log with all that its broker sent. One without topics repeats the known ones."""
     found: list[Violation] = []
     sent: dict[Fingerprint, list[Entry]] = defaultdict(list)
     for entry in case.record.entries:
@@ -161,7 +161,7 @@ def _differences(event: RegisterBroker, operation: Operation) -> Iterator[str]:
 
 
 def in_order(case: Case) -> list[Violation]:
-    """(a) What is on the log was written while somebody asked for it: later than all that had been acknowledged before."""
+    """(a) A record was written while its client asked for it, after all that had been acknowledged before."""
     found = []
     asked: dict[Fingerprint, list[Entry]] = defaultdict(list)
     for entry in case.record.entries:

@@ -55,7 +55,7 @@ class SmallDisk:
         (self._folder / "filler").unlink(missing_ok=True)
 
     def keep(self) -> None:
-        """Copy what is there to the disk below, and unmount; whoever was killed may take a while to end."""
+        """Copy the files to the disk below, and unmount. A killed process may take a while to end."""
         kept = self._folder.with_name(f"{self._folder.name}-kept")
         with suppress(shutil.Error):  # what vanishes meanwhile
             shutil.copytree(self._folder, kept, symlinks=True)

@@ -29,11 +29,11 @@ _KEPT_EVERY: Final = 10
 _AGAIN_S: Final = 0.1
 """After a refused connection, or an answer that never came."""
 _SILENT_S: Final = SHORT_MS / 1000 + 9
-"""A broker that falls silent says nothing for so long: it is past its timeout by more than a CLOCK."""
+"""Time without heartbeats of a broker that is to expire: past its timeout by more than a CLOCK."""
 
 
 SMUGGLED: Final = b"DELETE /v1/topics/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
-"""The body of a list of topics over HTTP, which asks for an upgrade: nobody sends that request."""
+"""The body of a list of topics over HTTP, which asks for an upgrade: no client sends that request."""
 _APART_S: Final = 0.01
 """Between a head and its body, so that they come one after the other."""
 
@@ -190,7 +190,10 @@ def _peer(connection: socket.socket) -> str:
 
 
 def cut_connection(connection: socket.socket) -> bool:
-    """Cut it, whoever reads from it; False if it is cut already. Its owner reads the end of the stream and closes it: without linger that is a reset."""
+    """Cut a connection; False if it is cut already.
+
+    Its owner reads the end of the stream and closes it, which is a reset without linger.
+    """
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.shutdown(socket.SHUT_RD)
@@ -367,5 +370,5 @@ class Playing(threading.Thread):
 
 
 def _of(question: Question) -> dict[str, str]:
-    """Return the recorded part of a question besides the operation."""
+    """Return the recorded part of a question without the operation."""
     return {**question.query, **({"if_none_match": question.tag} if question.tag else {})}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World of a run: `serve`, a second gateway beside it, their log, and the means to break them."""
+"""World of a run: `serve`, a second gateway, their log, and the means to break them."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class World:
 
     Attributes:
         gateways: who answers: `serve`, and the second gateway.
-        second_lock: held by whoever starts or kills the second gateway.
-        stopping: nobody is started again.
+        second_lock: held while the second gateway is started or killed.
+        stopping: no process is started again.
     """
 
     def __init__(self, folder: Path, setup: Setup, kinds: Iterable[str], seconds: float = 60.0) -> None:
