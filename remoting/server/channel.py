@@ -344,15 +344,20 @@ class Connection(Secured):
             return False
         self._in_flight += 1
         self._account_in_flight(size)
-        self._server.spawn(self._serve(command))
+        self._server.spawn(self._serve(command, size - len(command.body)))
         return True
 
-    async def _serve(self, command: RemotingCommand) -> None:
-        """Handle one request and send its answer. If the peer does not read, the request goes back to the backlog."""
+    async def _serve(self, command: RemotingCommand, fields_bytes: int) -> None:
+        """Handle one request and send its answer. If the peer does not read, the request goes back to the backlog.
+
+        Args:
+            command: The request.
+            fields_bytes: Its size without the body, which may be released meanwhile.
+        """
         if not self._writing and self._transport is not None:
             # An answer in this turn of the loop has filled the write buffer.
             self._in_flight -= 1
-            self._account_in_flight(-size_of(command))
+            self._account_in_flight(-fields_bytes - len(command.body))
             self._postpone([command, *self._backlog])
             return
         try:
@@ -361,7 +366,7 @@ class Connection(Secured):
             reply = self._server.failure(error, self)
         finally:
             self._in_flight -= 1
-            self._account_in_flight(-size_of(command))
+            self._account_in_flight(-fields_bytes - len(command.body))
         if reply is not None:
             self._server.count(command.code, reply.code)
             while not self._writing and self._transport is not None and self.close_reason is None:
