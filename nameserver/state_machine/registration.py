@@ -47,22 +47,8 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
     key: BrokerKey = (event.cluster_name, event.broker_addr)
     previous = group.live.get(key)
 
-    # 1-3: cluster membership, BrokerData, flags of the last writer.
     first = not group.known
-    joined = replace(
-        group,
-        known=True,
-        cluster=event.cluster_name if first else group.cluster,
-        clusters=group.clusters if event.cluster_name in group.clusters else group.clusters | {event.cluster_name},
-        zone_name=event.zone_name,
-        enable_acting_master=bool(event.enable_acting_master),
-        # 5: one address has one id within a group (a slave that became master, or the other way round).
-        broker_addrs={
-            broker_id: addr
-            for broker_id, addr in group.broker_addrs.items()
-            if addr != event.broker_addr or broker_id == event.broker_id
-        },
-    )
+    joined = _joined(group, event)
     addrs = joined.broker_addrs
 
     # 6: the id is held by another address that is alive in this cluster and ahead in stateVersion.
@@ -127,13 +113,40 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         topic_config_digest=digest,
         channels=_bound_channels(previous, event, timeout_ms, at),
     )
-    registered = replace(
-        registered, live={**registered.live, key: live}, filter_servers=_filter_servers(group, event, key)
-    )
+    filter_servers = _filter_servers(group, event, key)
+    if outcome is OUTCOME_APPLIED and registered is group and filter_servers == group.filter_servers:
+        outcome = OUTCOME_APPLIED if previous is None or _differs(previous, live) else OUTCOME_UNCHANGED
+    return replace(registered, live={**registered.live, key: live}, filter_servers=filter_servers), outcome
 
-    if outcome is OUTCOME_APPLIED and not _differs(group, registered, key):
-        outcome = OUTCOME_UNCHANGED
-    return registered, outcome
+
+def _joined(group: BrokerGroup, event: RegisterBroker) -> BrokerGroup:
+    """1-3: cluster membership, BrokerData, flags of the last writer; the group itself where they are known.
+
+    5: one address has one id within a group (a slave that became master, or the other way round).
+    """
+    acting_master = bool(event.enable_acting_master)
+    others = [
+        broker_id
+        for broker_id, addr in group.broker_addrs.items()
+        if addr == event.broker_addr and broker_id != event.broker_id
+    ]
+    if (
+        group.known
+        and not others
+        and event.cluster_name in group.clusters
+        and event.zone_name == group.zone_name
+        and acting_master == group.enable_acting_master
+    ):
+        return group
+    return replace(
+        group,
+        known=True,
+        cluster=group.cluster if group.known else event.cluster_name,
+        clusters=group.clusters | {event.cluster_name},
+        zone_name=event.zone_name,
+        enable_acting_master=acting_master,
+        broker_addrs={key: addr for key, addr in group.broker_addrs.items() if key not in others},
+    )
 
 
 def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool, wipe_write_perm: bool) -> BrokerGroup:
@@ -188,21 +201,10 @@ def _filter_servers(group: BrokerGroup, event: RegisterBroker, key: BrokerKey) -
     return {**group.filter_servers, key: tuple(event.filter_server_list)}
 
 
-def _differs(before: BrokerGroup, after: BrokerGroup, key: BrokerKey) -> bool:
-    """Return True if a registration changed more than the live row's time, connection and digest."""
-    old, new = before.live.get(key), after.live[key]
+def _differs(old: LiveInfo, new: LiveInfo) -> bool:
+    """Return True if a registration changed more of the live row than time, connection and digest."""
     return (
-        old is None
-        or old.data_version != new.data_version
+        old.data_version != new.data_version
         or old.heartbeat_timeout_ms != new.heartbeat_timeout_ms
         or old.ha_server_addr != new.ha_server_addr
-        or before.topics is not after.topics
-        or before.known != after.known
-        or before.cluster != after.cluster
-        or before.clusters != after.clusters
-        or before.zone_name != after.zone_name
-        or before.enable_acting_master != after.enable_acting_master
-        or before.broker_addrs != after.broker_addrs
-        or before.filter_servers != after.filter_servers
-        or before.mappings != after.mappings
     )
