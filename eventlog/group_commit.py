@@ -100,11 +100,16 @@ class LogClient(Protocol):
         ...
 
 
+Then = Callable[["asyncio.Future[Appended]", Appended], None]
+"""Completes the future of an event that has become durable."""
+
+
 class _Waiting(NamedTuple):
     key: str
     payload: bytes
     size: int
     done: asyncio.Future[Appended] | None
+    then: Then = asyncio.Future.set_result
 
 
 class GroupCommit:
@@ -166,8 +171,14 @@ class GroupCommit:
         self._go_on()
         return resume.offset
 
-    def submit(self, key: str, payload: bytes) -> asyncio.Future[Appended]:
+    def submit(self, key: str, payload: bytes, then: Then = asyncio.Future.set_result) -> asyncio.Future[Appended]:
         """Queue one encoded event. The future completes when the event is durable.
+
+        Args:
+            key: Routing key of the event.
+            payload: The encoded event.
+            then: Called with the future and its result when the event is durable. It completes the future, now or
+                later.
 
         Raises:
             UnavailableError: The queue is full, or the gateway is stopping. The event was not queued.
@@ -179,7 +190,7 @@ class GroupCommit:
         if self._queued_bytes + size > self._max_queued_bytes:
             raise UnavailableError("the event log is overloaded; try again")
         done: asyncio.Future[Appended] = self._loop.create_future()
-        self._queue.append(_Waiting(key, payload, size, done))
+        self._queue.append(_Waiting(key, payload, size, done, then))
         self._queued_bytes += size
         if not payload.startswith(DEFERRABLE):
             self._immediate = True
@@ -286,7 +297,7 @@ class GroupCommit:
             self._on_written([LogRecord(*appended, entry.key, entry.payload) for entry, appended in placed])
             for entry, appended in placed:
                 if entry.done is not None and not entry.done.done():
-                    entry.done.set_result(appended)
+                    entry.then(entry.done, appended)
 
 
 def _own(event: Clock | Resume) -> _Waiting:

@@ -25,7 +25,7 @@ from api.live_view.check_results import evidence_file
 from api.live_view.replica import LiveReplica
 from api.settings.gateway import GatewaySettings, Reads, with_stored
 from eventlog.base import Appended, LogReader, check_end
-from eventlog.group_commit import GroupCommit, LogClient
+from eventlog.group_commit import GroupCommit, LogClient, Then
 from lake.delta.log import DamagedTableError, check_names
 from lake.write.synced import unsynced_damage
 from nameserver.view.snapshot import RouteView
@@ -282,9 +282,12 @@ class Gateway:
         return await asyncio.get_running_loop().run_in_executor(self._offload, partial(work, *args, **kwargs))
 
     async def propose(
-        self, event: AnyEvent, sender: Sender | None, encoded: tuple[str, bytes] | None = None
+        self,
+        event: AnyEvent,
+        sender: Sender | None,
+        encoded: tuple[str, bytes] | None = None,
     ) -> Receipt:
-        """Admit an event, write it, and wait for its result.
+        """Admit an event, write it, and wait for its result. A heartbeat has its result when it is durable.
 
         Args:
             event: A registration without topics may be rejected because the state machine needs them.
@@ -298,7 +301,8 @@ class Gateway:
             InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the event log.
         """
-        return await self.result(await self.write(event, sender, encoded))
+        then = asyncio.Future.set_result if isinstance(event, BrokerHeartbeat) else self._finish_when_shown
+        return self._receipt(await self.write(event, sender, encoded, then=then))
 
     async def write(
         self,
@@ -306,6 +310,7 @@ class Gateway:
         sender: Sender | None,
         encoded: tuple[str, bytes] | None = None,
         topics: Collection[str] | None = None,
+        then: Then = asyncio.Future.set_result,
     ) -> Written:
         """Admit an event and write it; return when it is durable. The charge is refunded if nothing is written.
 
@@ -314,6 +319,7 @@ class Gateway:
             sender: As in `propose`.
             encoded: As in `propose`.
             topics: Names of the topics of a registration, if the event itself lacks them.
+            then: As in `GroupCommit.submit`, to return later.
 
         Raises:
             As `propose`.
@@ -324,7 +330,7 @@ class Gateway:
         if not is_written:
             return Written(event, None, None)
         try:
-            return Written(event, await self.append_encoded(key, payload), charge)
+            return Written(event, await self.append_encoded(key, payload, then), charge)
         except InDoubtError:
             raise
         except Exception:  # a cancelled append goes on
@@ -341,28 +347,44 @@ class Gateway:
         assert written.appended is not None
         return written.appended
 
-    def append_encoded(self, key: str, payload: bytes) -> Awaitable[Appended]:
+    def append_encoded(self, key: str, payload: bytes, then: Then = asyncio.Future.set_result) -> Awaitable[Appended]:
         """Append a payload to the event log; wait for the result until it is durable.
+
+        Args:
+            key: Routing key of the event.
+            payload: The encoded event.
+            then: As in `GroupCommit.submit`.
 
         Raises:
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the event log.
         """
-        return self._writer.submit(key, payload)
+        return self._writer.submit(key, payload, then)
 
     async def _propose_own(self, event: AnyEvent) -> Receipt:
         return await self.propose(event, None)
 
     async def result(self, written: Written) -> Receipt:
-        """Wait until the live view has an event. A heartbeat is answered when it is durable."""
+        """Wait for the result of an event that is durable."""
+        if written.appended is not None:
+            await self.live_view.wait_for(written.appended.offset, self._live_view_wait_s)
+        return self._receipt(written)
+
+    @property
+    def _live_view_wait_s(self) -> float:
+        return self.settings.live_view_wait_s if self.replica.fallback_reason is None else _FALLBACK_WAIT_S
+
+    def _finish_when_shown(self, done: asyncio.Future[Appended], appended: Appended) -> None:
+        """Complete the future of a durable event when the live view has the event, or does not have it in time."""
+        self.live_view.finish(done, appended.offset, self._live_view_wait_s, shown=appended, late=appended)
+
+    def _receipt(self, written: Written) -> Receipt:
         event, appended, charge = written
         if appended is None:
             return self._receipt_of_nothing()
         if isinstance(event, BrokerHeartbeat):
             return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
-        wait_s = self.settings.live_view_wait_s if self.replica.fallback_reason is None else _FALLBACK_WAIT_S
-        await self.live_view.wait_for(appended.offset, wait_s)
         receipt = Receipt(*appended, self._outcomes.get(appended.offset))
         if isinstance(event, RegisterBroker) and receipt.verdict == UNCHANGED:
             self.quotas.refund(charge, is_written=True)

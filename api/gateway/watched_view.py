@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 import time
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nameserver.view.snapshot import RouteView
+
+T = TypeVar("T")
 
 
 class Arrival:
@@ -61,7 +64,23 @@ class Arrival:
 _PRUNE_WAITERS: Final = 1_000
 """From here on, waiters that have given up are dropped before another is added, whenever most of them may have."""
 
+_TICK_S: Final = 0.01
+"""Resolution of the time after which waiters give up, in seconds: those of one tick share a timer."""
+
 OnMove = Callable[[RouteView, RouteView], None]
+
+
+class _Waiter(NamedTuple):
+    """A future that is completed when the view shows an offset; ``serial`` is its place among equal offsets.
+
+    ``late`` holds the future until then: the waiters that give up at the same tick.
+    """
+
+    offset: int
+    serial: int
+    future: asyncio.Future[Any]
+    shown: object
+    late: dict[asyncio.Future[Any], object]
 
 
 class WatchedView:
@@ -80,8 +99,10 @@ class WatchedView:
         self.offset = -1
         self._followers: list[OnMove] = []
         self._epoch_followers: list[Callable[[], None]] = []
-        self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._waiters: list[_Waiter] = []
         self._prune_at = 0
+        self._ticks: dict[int, dict[asyncio.Future[Any], object]] = {}
+        """Waiters by the tick at which they give up, with what they are told then."""
         self._reads: set[asyncio.Future[bool]] = set()
         self._reads_end = False
         self._serial = count()
@@ -110,16 +131,18 @@ class WatchedView:
     def reach(self, offset: int) -> None:
         """Up to an offset the log has changed nothing that the view does not show."""
         self.offset = offset
-        while self._waiters and (self._waiters[0][0] <= offset or self._waiters[0][2].done()):
-            future = heapq.heappop(self._waiters)[2]
-            if not future.done():
-                future.set_result(True)
+        while self._waiters and (self._waiters[0].offset <= offset or self._waiters[0].future.done()):
+            waiter = heapq.heappop(self._waiters)
+            waiter.late.pop(waiter.future, None)
+            if not waiter.future.done():
+                waiter.future.set_result(waiter.shown)
 
     def end_reads(self) -> None:
         """No read waits, now and from now on: the server stops. Whoever has written is still told what came of it."""
         self._reads_end = True
         for future in self._reads:
-            _give_up(future)
+            if not future.done():
+                future.set_result(False)
 
     async def wait_for(self, offset: int, timeout_s: float, *, is_read: bool = False) -> bool:
         """Wait until the view shows the event log up to an offset. False if that takes too long.
@@ -133,23 +156,48 @@ class WatchedView:
             return True
         if is_read and self._reads_end:
             return False
-        if len(self._waiters) >= max(_PRUNE_WAITERS, self._prune_at):
-            self._waiters = [waiter for waiter in self._waiters if not waiter[2].done()]
-            heapq.heapify(self._waiters)
-            self._prune_at = 2 * len(self._waiters)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        heapq.heappush(self._waiters, (offset, next(self._serial), future))
-        timer = loop.call_later(timeout_s, _give_up, future)  # for half of what asyncio.wait_for costs
-        if is_read:
-            self._reads.add(future)
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.finish(future, offset, timeout_s, shown=True, late=False)
+        if not is_read:
+            return await future
+        self._reads.add(future)
         try:
             return await future
         finally:
-            timer.cancel()
             self._reads.discard(future)
 
+    def finish(self, future: asyncio.Future[T], offset: int, timeout_s: float, *, shown: T, late: T) -> None:
+        """Complete a future when the view shows the event log up to an offset, or when that takes too long.
 
-def _give_up(future: asyncio.Future[bool]) -> None:
-    if not future.done():
-        future.set_result(False)
+        Args:
+            future: The future.
+            offset: Offset of the event log.
+            timeout_s: Maximum wait, in seconds.
+            shown: Result of the future if the view shows the offset.
+            late: Result of the future if the wait took too long.
+        """
+        if self.offset >= offset:
+            future.set_result(shown)
+            return
+        if len(self._waiters) >= max(_PRUNE_WAITERS, self._prune_at):
+            self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
+            heapq.heapify(self._waiters)
+            self._prune_at = 2 * len(self._waiters)
+        tick = self._tick_after(timeout_s)
+        tick[future] = late
+        heapq.heappush(self._waiters, _Waiter(offset, next(self._serial), future, shown, tick))
+
+    def _tick_after(self, timeout_s: float) -> dict[asyncio.Future[Any], object]:
+        """Waiters that give up together. A timer for each would cost more than the rest of its wait."""
+        loop = asyncio.get_running_loop()
+        tick = math.ceil((loop.time() + timeout_s) / _TICK_S)
+        late = self._ticks.get(tick)
+        if late is None:
+            late = self._ticks[tick] = {}
+            loop.call_at(tick * _TICK_S, self._give_up, tick)
+        return late
+
+    def _give_up(self, tick: int) -> None:
+        for future, late in self._ticks.pop(tick).items():
+            if not future.done():
+                future.set_result(late)

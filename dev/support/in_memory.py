@@ -59,7 +59,7 @@ class InstantGateway(Gateway):
         self._shard = MemoryShard()
         self._offset = 0
 
-    async def append_encoded(self, key: str, payload: bytes) -> Appended:
+    async def append_encoded(self, key: str, payload: bytes, then: object = None) -> Appended:
         """Fold it now, as the tables do."""
         self._offset += 1
         record = Record(self._offset, self.now_ms, key, payload)
@@ -95,7 +95,7 @@ class InstantHead(InstantGateway):
         super().__init__(settings)
         self._live_state = LiveState(RouteView.empty())
 
-    async def append_encoded(self, key: str, payload: bytes) -> Appended:
+    async def append_encoded(self, key: str, payload: bytes, then: object = None) -> Appended:
         """Fold it now, as the head does."""
         self._offset += 1
         outcome = self._live_state.take(Record(self._offset, self.now_ms, key, payload))

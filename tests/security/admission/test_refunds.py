@@ -94,7 +94,7 @@ def test_every_failure_gives_back(error: BaseException | None, is_given_back: bo
     gateway.live_view = WatchedView()
     gateway._encoder = EventEncoder()
 
-    async def append_encoded(key: str, payload: bytes) -> Appended:
+    async def append_encoded(key: str, payload: bytes, then: object = None) -> Appended:
         if error is not None:
             raise error
         return Appended(1, 1)
