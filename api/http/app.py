@@ -31,7 +31,6 @@ from api.gateway.registrations import Registrations
 from api.http import (
     routes_admin,
     routes_brokers,
-    routes_clusters,
     routes_console,
     routes_docs,
     routes_health,
@@ -216,7 +215,6 @@ ROUTERS: Final = tuple(
         routes_topics,
         routes_history,
         routes_reports,
-        routes_clusters,
         routes_admin,
         routes_kv,
         routes_health,

@@ -1,25 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ingest endpoint: what a broker tells a NameServer."""
+"""Brokers and clusters: the ingest endpoint, which is what a broker tells a NameServer, and what the view shows."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
-from api.http.answers import HeartbeatAnswer, ReceiptAnswer, RegistrationAnswer
+from api.http.answers import (
+    BrokerAnswer,
+    BrokerListAnswer,
+    HeartbeatAnswer,
+    LiveBroker,
+    ReceiptAnswer,
+    RegistrationAnswer,
+)
 from api.http.context import context_of
+from api.http.etag import NOTHING, read_headers
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
-from api.http.openapi import BODY_PROBLEMS, request_body, write_responses
-from api.http.problems import REFUSED
+from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, read_responses, request_body, write_responses
+from api.http.parameters import Cluster
+from api.http.problems import NOT_FOUND, REFUSED, Problem
+from api.http.reads import PastQuery, answer, requested_view
 from api.http.writes import read_body, receipt_answer
+from lake.history import history as past
+from nameserver.route_queries import broker_data, cluster_info
+from nameserver.state_machine.state import LiveInfo, LiveKey
+from nameserver.view.snapshot import RouteView
 from schemas.events import RegisterBroker
 from schemas.kv import existing
+from schemas.rocketmq_json import encode_cluster_info
+from schemas.route import ClusterInfo
 
-router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
+router = APIRouter(prefix="/v1")
+
+_encode = msgspec.json.Encoder().encode
+
+_OFF_LOOP_GROUPS: Final = 500
+"""From here on an answer about all groups takes some 10 ms."""
+
+
+class BrokersQuery(PastQuery):
+    """Parameters of the broker list."""
+
+    cluster: Cluster = Field(None, description="Only brokers that registered into this cluster.")
+
+
+# --- ingest ---
 
 
 @router.post(
-    "/register",
+    "/brokers/register",
+    tags=["ingest"],
     operation_id="registerBroker",
     summary="Register a broker",
     responses=write_responses(RegistrationAnswer, *BODY_PROBLEMS, REFUSED),
@@ -55,7 +93,8 @@ async def register(request: Request) -> Response:
 
 
 @router.post(
-    "/heartbeat",
+    "/brokers/heartbeat",
+    tags=["ingest"],
     operation_id="heartbeat",
     summary="Send the heartbeat of a broker",
     responses=write_responses(HeartbeatAnswer, *BODY_PROBLEMS),
@@ -77,7 +116,8 @@ async def heartbeat(request: Request) -> Response:
 
 
 @router.post(
-    "/unregister",
+    "/brokers/unregister",
+    tags=["ingest"],
     operation_id="unregisterBroker",
     summary="Unregister a broker",
     responses=write_responses(ReceiptAnswer, *BODY_PROBLEMS),
@@ -93,3 +133,98 @@ async def unregister(request: Request) -> Response:
     event, _ = await read_body(request, context, UnregisterBrokerBody, lambda model: model.event(sender.actor))
     receipt = await context.gateway.propose(event, sender)
     return receipt_answer(context, receipt)
+
+
+# --- reads ---
+
+
+@router.get(
+    "/clusters",
+    tags=["clusters"],
+    operation_id="getClusters",
+    summary="List broker groups and clusters",
+    responses=read_responses(ClusterInfo, *PAST_PROBLEMS),
+)
+async def get_clusters(request: Request, query: Annotated[PastQuery, Query()]) -> Response:
+    """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the registered ones, also for acting masters."""
+    view, position = await requested_view(request, query, past.clusters_at)
+    found = await _in_a_thread_if_large(view, lambda: encode_cluster_info(cluster_info(view), numeric_keys=False))
+    return answer(request, found, position)
+
+
+@router.get(
+    "/brokers",
+    tags=["clusters"],
+    operation_id="listBrokers",
+    summary="List live brokers",
+    responses=read_responses(BrokerListAnswer, *PAST_PROBLEMS),
+)
+async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]) -> Response:
+    """Every live broker address with the time of its last heartbeat, its timeout and its last registration.
+
+    In the live view `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is at most
+    ten seconds old, because times of heartbeats reach the tables that often. Expiry does not depend on it.
+    """
+    view, position = await requested_view(request, query, past.brokers_at)
+    rows = (row for row in view.all_live_rows() if query.cluster is None or row[0][1] == query.cluster)
+    found = await _in_a_thread_if_large(view, lambda: _encode(BrokerListAnswer(brokers=_live_list(view, rows))))
+    return answer(request, found, position)
+
+
+@router.get(
+    "/brokers/{brokerName:name}",
+    tags=["clusters"],
+    operation_id="getBroker",
+    summary="Return a broker group",
+    responses=read_responses(BrokerAnswer, NOT_FOUND, *PAST_PROBLEMS),
+)
+async def get_broker(
+    request: Request,
+    broker_name: Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])],
+    query: Annotated[PastQuery, Query()],
+) -> Response:
+    """A broker group: its addresses by brokerId, its number of topics, and its live rows."""
+    view, position = await requested_view(request, query, partial(past.broker_at, broker_name=broker_name))
+    rows = (((broker_name, *key), live) for key, live in view.live_rows(broker_name).items())
+    if broker_name not in view.groups:
+        when = "now" if query.past is None else "then"
+        text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= has its changes"
+        raise Problem(NOT_FOUND, text, headers=read_headers(position, NOTHING))
+    if query.past is None:
+        topic_count = await context_of(request).topic_counts.get(view, broker_name)
+    else:
+        topic_count = len(view.topics)  # the view has those of this group alone
+    found = BrokerAnswer(
+        **msgspec.structs.asdict(broker_data(view.groups[broker_name])),
+        topic_count=topic_count,
+        live=_live_list(view, rows),
+    )
+    return answer(request, found, position)
+
+
+async def _in_a_thread_if_large(view: RouteView, encode: Callable[[], bytes]) -> bytes:
+    """An answer about all groups."""
+    return await asyncio.to_thread(encode) if len(view.groups) > _OFF_LOOP_GROUPS else encode()
+
+
+def _live_list(view: RouteView, rows: Iterable[tuple[LiveKey, LiveInfo]]) -> list[LiveBroker]:
+    found = dict(rows)
+    ids = {
+        (name, addr): broker_id
+        for name in {name for name, _, _ in found}
+        for broker_id, addr in view.broker_member_group(name).items()
+    }
+    return [
+        LiveBroker(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_addr=addr,
+            broker_id=ids.get((name, addr)),
+            ha_server_addr=live.ha_server_addr,
+            last_update_timestamp=live.last_update_ms,
+            heartbeat_timeout_millis=live.heartbeat_timeout_ms,
+            expire_timestamp=live.expire_ms,
+            data_version=live.data_version,
+        )
+        for (name, cluster, addr), live in sorted(found.items(), key=lambda row: (row[0][1], row[0]))
+    ]

@@ -253,7 +253,7 @@ def test_a_defect_is_a_problem_too(unfolded: HttpApi, monkeypatch: pytest.Monkey
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr("api.http.routes_clusters.cluster_info", fail)
+    monkeypatch.setattr("api.http.routes_brokers.cluster_info", fail)
     transport = httpx.ASGITransport(unfolded.app, raise_app_exceptions=False)
 
     async def get() -> httpx.Response:
