@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a request body: its type, its size, its time.
+"""Read a request body within its bounds: type, size and time.
 
-A body is bounded three times: on the wire, after decompression (so a gzip bomb stops at the same bound), and by a
-deadline for the whole of it (so one byte a second ends). All bodies together are bounded by a budget; when it is used
-up, those are evicted that have let most of it lie unfinished for longest.
+A body is bounded three times: on the wire, after decompression (against gzip bombs), and by a deadline for all of it
+(against one byte a second). A budget bounds all bodies together. If the budget is used up, incomplete bodies are
+evicted: first those that have held most for longest.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _GZIP: Final = 31  # zlib's wbits for a gzip wrapper
 _STEP: Final = 64 * 1024
 _SHOWN: Final = 80
 _LONGEST_TYPE: Final = 400
-"""Characters of a Content-Type that are looked at."""
+"""Maximum number of characters of a Content-Type that are read."""
 
 
 class BodyBudget:
-    """Bytes of request bodies held at a time, over all requests of a process. Safe for threads."""
+    """Budget of the request bodies that a process holds at a time, in bytes. Safe for threads."""
 
     def __init__(self, max_bytes: int, on_evicted: Callable[[str], None] = lambda _: None) -> None:
         """Start empty.
 
         Args:
             max_bytes: Size of all bodies together, in bytes.
-            on_evicted: Called with the address of each body that is refused for want of room.
+            on_evicted: Callback that gets the address of each body that is refused for lack of room.
         """
         self._free = max_bytes
         self._on_evicted = on_evicted
@@ -50,10 +50,10 @@ class BodyBudget:
         return self._free
 
     def take(self, body: Body, size: int) -> None:
-        """Take so much more for a body, if need be from others that are not complete.
+        """Take more bytes for a body, if necessary from other bodies that are not complete.
 
         Raises:
-            Problem: this body is evicted, or too much is being worked on (SYSTEM_BUSY).
+            Problem: This body is evicted, or too much is in progress (SYSTEM_BUSY).
         """
         with self._lock:
             held = self._held.get(body, 0) + size
@@ -64,7 +64,7 @@ class BodyBudget:
             self._held[body] = held
 
     def give_back(self, body: Body) -> None:
-        """Return all that `take` took for it."""
+        """Return all bytes that `take` took for a body."""
         with self._lock:
             self._free += self._held.pop(body, 0)
 
@@ -85,10 +85,10 @@ class BodyBudget:
 
 
 class Body:
-    """A body as it comes in; a context manager, so that the budget gets back what the body held."""
+    """A body that is being received. A context manager that returns the body's bytes to the budget at its end."""
 
     def __init__(self, request: Request, budget: BodyBudget, *, max_bytes: int, timeout_s: float) -> None:
-        """Nothing is read before `read`."""
+        """Prepare, without reading: `read` reads."""
         self._request = request
         self._budget = budget
         self._max_bytes = max_bytes
@@ -101,17 +101,17 @@ class Body:
 
     @property
     def is_reading(self) -> bool:
-        """Return whether the body is still coming in."""
+        """Return whether the body is still being received."""
         return self._timer is not None
 
     def evict(self) -> None:
-        """Stop reading; others need the room. From any thread."""
+        """Stop reading, because other bodies need the room. Callable from any thread."""
         self._is_evicted = True
         self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
         if self._timer is not None:
-            with contextlib.suppress(RuntimeError):  # its time is over as it is
+            with contextlib.suppress(RuntimeError):  # its deadline has passed already
                 self._timer.reschedule(self._loop.time())
 
     def __enter__(self) -> Body:
@@ -121,10 +121,10 @@ class Body:
         self._budget.give_back(self)
 
     async def read(self) -> bytes:
-        """The body, decompressed. It counts against the budget until the context ends.
+        """Return the body, decompressed. It counts against the budget until the context ends.
 
         Raises:
-            Problem: wrong type, too large, too slow, broken off, or not complete when the server stopped.
+            Problem: The body has the wrong type, is too large, too slow or interrupted, or the server stopped first.
         """
         check_media_type(self._request)
         compressed = _is_gzip(self._request)
@@ -138,7 +138,7 @@ class Body:
             if self._is_evicted:
                 raise busy("too much at once from this address; try again") from None
             raise Problem(TIMEOUT, f"the body was not complete after {self._timeout_s:g} s") from None
-        except asyncio.CancelledError:  # the server has stopped waiting for it (`serve_http`)
+        except asyncio.CancelledError:  # the stopping server no longer waits for it (`serve_http`)
             raise busy("this gateway stops, and the body was not complete; try again") from None
         except ClientDisconnect:
             raise Problem(BAD_REQUEST, "the connection ended within the body") from None
@@ -186,7 +186,7 @@ class Body:
         return b"".join(parts)
 
     def _hold(self, size: int) -> None:
-        if self._is_evicted:  # what it held is somebody else's by now
+        if self._is_evicted:  # other bodies have its bytes now
             raise busy("too much at once from this address; try again")
         self._budget.take(self, size)
 
@@ -195,10 +195,10 @@ class Body:
 
 
 def check_media_type(request: Request) -> None:
-    """Refuse what is not declared as JSON. A browser form cannot be, which keeps other sites' pages out.
+    """Refuse a body that is not declared as JSON. A browser form cannot be, so other sites' pages cannot send one.
 
-    The media type decides. JSON has no parameters (RFC 8259, 11), so they are passed over, but for a charset in which
-    the body could not be UTF-8.
+    Only the media type decides. JSON has no parameters (RFC 8259, 11), so they are ignored. The exception is a charset
+    in which the body could not be UTF-8.
 
     Raises:
         Problem: 415.
@@ -213,7 +213,7 @@ def _may_be_utf8(charset: str) -> bool:
     try:
         return "{}".encode(charset or "utf-8") == b"{}"
     except (LookupError, ValueError):
-        return True  # nobody knows such a charset
+        return True  # Python does not know the charset
 
 
 def _is_gzip(request: Request) -> bool:

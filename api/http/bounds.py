@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes and connections that the HTTP listener holds together, and choice of those to evict.
+"""Bounds on the connections of the HTTP listener and the bytes that they hold, with the choice of those to evict.
 
-The number of connections is bounded, and so are the bytes that lie here because of a peer: heads that are not complete,
-bodies that are not read yet, pipelined requests that wait, answers that are not fetched. A connection that crosses a
-bound is accepted; of the address that holds most for longest, the connection that holds most for longest is evicted
-(`remoting.codec.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, reads of history
-in `api.http.history_pool`: each has its own bound and the same rule.
+The number of connections is bounded. The bytes that the gateway holds because of clients are bounded, too: incomplete
+heads, bodies that are not read yet, pipelined requests that wait, and answers that are not fetched. A connection that
+crosses a bound is accepted. To make room, the gateway takes the address that holds most for longest, and evicts the
+connection of that address that holds most for longest (`remoting.codec.bounds`). Other modules have bounds of their own
+with the same rule: `api.http.body` for bodies in progress, `api.http.watch` for long polls, and
+`api.http.history_pool` for reads of history.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OF_ADDRESS: Final = "quota-connections"
 """Reason to refuse a connection: its address has too many."""
 
 _SHARE: Final = 64
-"""One in so many connections goes at a time: to find them costs a look at all."""
+"""One in this many connections is evicted at a time, because the search looks at all of them."""
 
 
 class EvictableConnection(Protocol):
@@ -30,7 +31,7 @@ class EvictableConnection(Protocol):
     address: str
     """As `remoting.codec.bounds.address_of` makes it."""
     active_s: float
-    """Time at which the connection last completed a request, or came, by `time.monotonic`."""
+    """Time at which the connection last completed a request, or was opened, by `time.monotonic`."""
     held_bytes: int
     held_since_s: float
 
@@ -47,7 +48,7 @@ class EvictableConnection(Protocol):
 
 
 class ConnectionBounds:
-    """Bounds of one listener. Lives on its event loop."""
+    """Bounds of one listener. Used on its event loop."""
 
     def __init__(self, settings: HttpSettings, clock: Callable[[], float] = time.monotonic) -> None:
         """Create bounds without connections.
@@ -63,11 +64,11 @@ class ConnectionBounds:
         self.held_bytes = 0
 
     def admit(self, newcomer: EvictableConnection) -> bool:
-        """Take a connection in. If there are too many, those that have been idle for longest make room.
+        """Admit a connection. If there are too many, those that have been idle for longest are evicted.
 
         Returns:
-            False where it must go itself: its address has as many as one may have, or holds most, and each of its
-            connections is busy.
+            False if the new connection must be closed instead. Either its address has the maximum number of
+            connections, or its address holds most and all its connections are busy.
         """
         if self.has_too_many(newcomer.address):
             return False

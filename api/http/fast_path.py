@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fast path: a plain read of a current route is answered from the parser's callback, without ASGI.
 
-Plain is ``GET /v1/topics/{topic}/route`` over HTTP/1.1 on a connection that stays open, with no query and no body, by
-somebody whom `Authenticator.passes_fast` knows. Anything else, a topic that does not exist included, is left to the
-application, which answers a plain read alike, byte for byte (`api.http.routes_topics.get_route`). `FastRoutes` does no
-I/O: `GuardedProtocol` gives it the head of a request and writes what it returns.
+A plain read is ``GET /v1/topics/{topic}/route`` over HTTP/1.1, on a connection that stays open, with no query and no
+body, by a sender that `Authenticator.passes_fast` accepts. Everything else is left to the application, also a topic
+that does not exist. The application answers a plain read with the same bytes (`api.http.routes_topics.get_route`).
+`FastRoutes` does no I/O: `GuardedProtocol` passes it the head of a request and writes what it returns.
 
-Nothing is kept of a request. An answer's body and digest are `RouteAnswers`'; of the lines around them, those that are
-the same for every topic are formatted once for each position of the log and each second of the date.
+Nothing of a request is kept. `RouteAnswers` keeps each answer's body and digest. The header lines that are the same for
+every topic are formatted once for each position of the log and each second of the date.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class FastRoutes:
-    """Answers plain reads of routes. One thread: the event loop's."""
+    """Answers to plain reads of routes. Used on one thread, the event loop's."""
 
     def __init__(
         self, gateway: Gateway, answers: RouteAnswers, metrics: Metrics, sites: TrustedOrigins, guard: Authenticator
@@ -44,7 +44,7 @@ class FastRoutes:
             answers: Encoded bodies.
             metrics: Counters of the answers.
             sites: Check of the Host headers.
-            guard: Check of the permission to read; the application decides on requests that it does not pass at once.
+            guard: Check of the permission to read. If it does not accept a request at once, the application decides.
         """
         self._shown = gateway.shown
         self._lineage = gateway.lineage
@@ -65,11 +65,11 @@ class FastRoutes:
         """Return the answer to a GET over HTTP/1.1 in pieces for the socket, or None to leave it to the application.
 
         Args:
-            client: Host and port of the other side.
+            client: Host and port of the client.
             target: Target of the request, as sent.
-            headers: Names in lower case.
+            headers: Headers with names in lower case.
             defaults: uvicorn's default headers, such as the date; a new list whenever one of them changes.
-            has_certificate: Whether the other side has shown one.
+            has_certificate: Whether the client has sent a certificate.
         """
         if not target.startswith(_BEFORE_TOPIC) or not target.endswith(_AFTER_TOPIC):
             return None
@@ -114,7 +114,7 @@ class FastRoutes:
         self._observe(seconds)
 
     def _count(self) -> None:
-        """Bring the count of answers to where a scrape reads it: a Counter would take longer than this class."""
+        """Add the answers since the last scrape to the Counter, which is too slow to increment for each answer."""
         self._counter.inc(self._uncounted)
         self._uncounted = 0
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of RFC 9112 for the head of a request that the parser leaves to its caller.
 
-llhttp refuses most of what is ambiguous: bare CR and LF, folded lines, white space before a colon, a length that is no
-number, Content-Length beside Transfer-Encoding. But it takes HTTP/0.9 and 2.0, any number of Host headers, and any
-target; and it finds no body behind ``Transfer-Encoding: gzip, chunked``, nor behind ``chunked`` in HTTP/1.0, and would
-read that body as the next request. Pure.
+llhttp refuses most of what is ambiguous: bare CR and LF, folded lines, white space before a colon, a length that is not
+a number, and Content-Length together with Transfer-Encoding. But llhttp accepts HTTP/0.9 and 2.0, any number of Host
+headers, and any target. It finds no body after ``Transfer-Encoding: gzip, chunked``, nor after ``chunked`` in HTTP/1.0.
+It would read that body as the next request. This module is pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_HOST: Final = 300
 
 
 class HeadError(Exception):
-    """A request whose head breaks a rule; the text says which."""
+    """Error for a request head that breaks a rule. The text names the rule."""
 
 
 class Target(NamedTuple):
@@ -33,7 +33,7 @@ class Target(NamedTuple):
     Attributes:
         path: Path as sent, with its escapes.
         query: Query without the question mark.
-        host: The authority of a target in absolute form, which counts instead of the Host header.
+        host: Authority of a target in absolute form. It replaces the Host header.
     """
 
     path: bytes
@@ -42,16 +42,16 @@ class Target(NamedTuple):
 
 
 def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> Target:
-    """Read the target of a request; refuse a head that leaves a doubt on the request's end or its host.
+    """Read the target of a request. Refuse a head that leaves the request's end or its host ambiguous.
 
     Args:
         method: Method as sent.
         version: Version of HTTP, such as "1.1".
         target: Target as sent: in origin, absolute or asterisk form.
-        headers: Names in lower case.
+        headers: Headers with names in lower case.
 
     Raises:
-        HeadError: The head leaves a doubt.
+        HeadError: The head is ambiguous.
     """
     if version not in ("1.1", "1.0"):
         raise HeadError(f"HTTP/{version} is not supported: use HTTP/1.1")
@@ -80,5 +80,5 @@ def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> T
 
 @lru_cache(256)
 def is_host(value: bytes) -> bool:
-    """Return whether a Host header has the form of one; it may be empty."""
+    """Return whether a Host header has a valid form. An empty one is valid."""
     return len(value) <= _LONGEST_HOST and _HOST.fullmatch(value.strip(b" \t")) is not None

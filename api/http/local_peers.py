@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the program at the other end of a loopback connection sends its own requests, and is no proxy.
 
-An address cannot tell: each request that a proxy on this machine passes on comes from 127.0.0.1. The kernel knows more:
-which process has the other end, whose it is, and what else it has open. So a connection counts as local only if its
-other end belongs to a process of the gateway's own user, which the gateway can see, and which takes no connections
-itself. Proxies run as another user, in another container, or have the connection of their client open.
+An address alone does not show this: each request that a proxy on this machine passes on comes from 127.0.0.1. The
+kernel knows more: which process has the other end, its user, and its other open sockets. A connection counts as local
+only if its other end belongs to a process of the gateway's own user. The gateway must be able to see that process, and
+the process must not accept connections itself. Proxies run as another user, run in another container, or have the
+connection of their client open.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Address = tuple[str, int]
 _PROC: Final = Path("/proc")
 _TABLES: Final = ("tcp", "tcp6")
 _KEEP_S: Final = 5.0
-"""Time for which an answer holds for a connection, in seconds. Its port is given to no other process so soon."""
+"""Time for which a result is kept for a connection, in seconds. Its port is given to no other process so soon."""
 _MOST_KEPT: Final = 4096
 _ROW: Final = re.compile(
     rb"^ *\d+: (?P<local>[0-9A-F]+:[0-9A-F]{4}) (?P<remote>[0-9A-F]+:[0-9A-F]{4}) (?P<state>[0-9A-F]{2})"
@@ -41,7 +42,7 @@ _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 
 
 class LocalPeers:
-    """Looks processes up, on a thread of its own. Lives on the event loop."""
+    """Look-up of processes on a thread of its own. Used on the event loop."""
 
     def __init__(self) -> None:
         """Start without any known connection."""
@@ -49,11 +50,11 @@ class LocalPeers:
         self._known: OrderedDict[tuple[Address, Address], tuple[float, str | None]] = OrderedDict()
 
     async def problem(self, client: Address, server: Address) -> str | None:
-        """Return why a connection's sender does not count as local; None if it does.
+        """Return why the sender on a connection does not count as local. None if it does.
 
         Args:
-            client: Host and port of the other side, a loopback address.
-            server: Host and port of this side.
+            client: Host and port of the client, a loopback address.
+            server: Host and port of the gateway.
         """
         now_s = time.monotonic()
         until_s, found = self._known.get((client, server), (0.0, None))
@@ -67,7 +68,7 @@ class LocalPeers:
 
 
 class _Row(NamedTuple):
-    """A socket in the kernel's table; addresses as the table writes them."""
+    """A socket in the kernel's table. Addresses are as the table writes them."""
 
     local: bytes
     remote: bytes
@@ -77,7 +78,7 @@ class _Row(NamedTuple):
 
 
 def sender_problem(client: Address, server: Address) -> str | None:
-    """As `LocalPeers.problem`, now and on this thread."""
+    """Do the work of `LocalPeers.problem` at once, on the caller's thread."""
     row = _find(client, server)
     if row is None or row.inode == "0":
         return "the program that sent it cannot be found on this machine"
@@ -94,7 +95,7 @@ def sender_problem(client: Address, server: Address) -> str | None:
 
 
 def _find(client: Address, server: Address) -> _Row | None:
-    """The sender's end of a connection. A table takes milliseconds where there are thousands of connections."""
+    """Find the sender's end of a connection. With thousands of connections a table takes milliseconds."""
     for name, own, other in zip(_TABLES, _written(client), _written(server), strict=False):
         table = _read(name)
         at = table.find(b" %b %b " % (own, other)) if own and other else -1
@@ -117,7 +118,7 @@ def _rows(table: bytes, start: int = 0) -> Iterator[_Row]:
 
 
 def _written(address: Address) -> tuple[bytes, bytes]:
-    """An address as each of the kernel's tables may write it; IPv4 is in both. Empty: it cannot be there."""
+    """Return an address as each of the kernel's tables may write it. IPv4 may be in both. Empty: not in that table."""
     host, port = address
     parsed = ipaddress.ip_address(host.partition("%")[0])
     found = parsed.ipv4_mapped or parsed if isinstance(parsed, ipaddress.IPv6Address) else parsed
@@ -133,7 +134,7 @@ def _words(packed: bytes) -> bytes:
 
 
 def _own_processes() -> list[Path]:
-    """Processes of the gateway's user, the newest first: a sender is likely to be one of them."""
+    """Return the processes of the gateway's user, newest first: a sender is likely to be one of them."""
     found: list[Path] = []
     for process in _PROC.iterdir():
         try:
@@ -145,7 +146,7 @@ def _own_processes() -> list[Path]:
 
 
 def _sockets(process: Path) -> set[str]:
-    """Inodes of a process's sockets; none where it does not let itself be looked into."""
+    """Return the inodes of a process's sockets. Empty if the gateway may not look into the process."""
     found: set[str] = set()
     with suppress(OSError):
         for each in (process / "fd").iterdir():
@@ -156,9 +157,10 @@ def _sockets(process: Path) -> set[str]:
 
 
 def _takes_connections(sockets: set[str]) -> bool:
-    """Return whether a process has a socket that came in through a listening port, or that listens beyond this machine.
+    """Return whether a process accepts connections from elsewhere.
 
-    A program may wait on a loopback address for programs of its own, such as a debugger: that alone is no proxy.
+    That is so if a socket came in through a listening port, or if a socket listens beyond this machine. A program may
+    wait on a loopback address for programs of its own, such as a debugger. That alone does not make it a proxy.
     """
     if len(sockets) == 1:
         return False

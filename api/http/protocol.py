@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""uvicorn's HTTP protocol with what it lacks: a fast path, deadlines, and bounds on heads and bodies.
+"""uvicorn's HTTP protocol with additions: a fast path, deadlines, and bounds on heads and bodies.
 
-uvicorn waits for a head or a body for ever. Here a head must be complete ``header_timeout_s`` after its first byte (or
-after connecting) and stay within ``max_header_bytes``, and a message must be complete a little after the application's
-own deadline for bodies. A client that goes on sending after its request was answered (413, say) is listened to for
-``linger_s``, so that it can read the answer before the connection goes. One that does not fetch its answers is cut off
-after ``write_timeout_s``. What all connections hold together is bounded in `api.http.bounds`.
+uvicorn waits for a head or a body for ever. This protocol sets deadlines:
 
-No byte of a body is ever read as a request. An upgrade that nobody here speaks is ignored (RFC 9110, 7.8), but
-httptools takes the message for one without a body and stops behind the head. So the parser is made anew and told the
-same head without its Upgrade, and reads on from there: the body, and the next request. What leaves a doubt is answered
-400 (`api.http.heads`), and nothing behind it is read. uvicorn's own protocol drops what comes behind such a head. h11
-has no such stop, and takes forty times as long for a head: too long for the promised rate of plain reads.
+- A head must be complete ``header_timeout_s`` after its first byte, or after the connection was opened. It must stay
+  within ``max_header_bytes``.
+- A message must be complete a little after the application's own deadline for bodies.
+- If a client goes on sending after its request was answered (with 413, say), the server reads on for ``linger_s``. So
+  the client can read the answer before the connection is closed.
+- If a client does not fetch its answers, its connection is closed after ``write_timeout_s``.
 
-A plain read of a route is answered as soon as its head is parsed (`api.http.fast_path`), if nothing else is under way
-on its connection. Of requests that arrive together only the first is: those behind it take turns with other
-connections.
+`api.http.bounds` bounds what all connections hold together.
+
+No byte of a body is ever read as a request. An upgrade to a protocol that this server does not speak is ignored
+(RFC 9110, 7.8). But httptools takes such a message for one without a body and stops after the head. So a new parser
+gets the same head without its Upgrade header. It reads on from there: the body, and the next request. If a head is
+ambiguous, the answer is 400 (`api.http.heads`), and nothing after it is read. uvicorn's own protocol drops what follows
+such a head. h11 has no such stop, but takes forty times as long for a head: too long for the promised rate of plain
+reads.
+
+A plain read of a route is answered as soon as its head is parsed (`api.http.fast_path`), if the connection has no other
+request in progress. If several requests arrive together, only the first is answered so. The others take turns with
+other connections.
 
 Pattern: Kludex/uvicorn#157.
 """
@@ -54,7 +60,7 @@ _REQUEST_BYTES: Final = 3000
 _HEAD_TOO_LARGE: Final = dataclasses.replace(TOO_LARGE, status=431)
 
 _BROKEN_BODY: Final = Problem(BAD_REQUEST, "the body is not in the form that its Transfer-Encoding names").response()
-"""An application that answers so."""
+"""ASGI application that gives this answer."""
 
 
 class Listener(NamedTuple):
@@ -70,7 +76,7 @@ class Listener(NamedTuple):
 class _Cycle(RequestResponseCycle):
     """A request and its answer.
 
-    An answer over HTTP/1.0 without a length is not chunked: its end is that of the connection. uvicorn chunks it.
+    An answer over HTTP/1.0 without a length is not chunked: the end of the connection ends it. uvicorn would chunk it.
     """
 
     is_broken = False
@@ -78,17 +84,17 @@ class _Cycle(RequestResponseCycle):
     _is_open_ended = False
 
     def break_off(self) -> None:
-        """End the body, as if the client had gone; the answer is still sent, and is the last one."""
+        """End the body as if the client had disconnected. The answer is still sent, as the connection's last one."""
         self.is_broken = True
         self.keep_alive = False
         self.message_event.set()
 
     async def run_asgi(self, app: ASGI3Application) -> None:
-        """Answer, by the application unless the body is known to be broken before it begins."""
+        """Let the application answer. If the body is known to be broken before that, answer 400."""
         await super().run_asgi(cast("ASGI3Application", _BROKEN_BODY) if self.is_broken else app)
 
     async def receive(self) -> ASGIReceiveEvent:
-        """A part of the body, or that there will be no more."""
+        """Return a part of the body, or the disconnect message if there will be no more."""
         if not self.is_broken:
             message = await super().receive()
             if not self.is_broken:
@@ -108,7 +114,7 @@ class _Cycle(RequestResponseCycle):
 
 
 class GuardedProtocol(HttpToolsProtocol, Secured):
-    """One connection. Made by uvicorn, which passes all arguments but the first."""
+    """One connection. uvicorn makes it and passes all arguments but the first."""
 
     cycle: _Cycle
 
@@ -122,23 +128,23 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.limits, self.counts, self.fast_routes, self.bounds, self.refusals = listener
-        # uvicorn's parser goes on behind a message that ends the connection
+        # uvicorn's parser would read on after a message that ends the connection
         self.parser.set_dangerous_leniencies(lenient_data_after_close=False)
         self._between = True
-        """The parser stands between two messages."""
+        """The parser is between two messages."""
         self._in_head = True
         self._is_first = False
-        """No request of the bytes that came last was answered by the fast path."""
+        """The fast path has answered no request of the newest bytes."""
         self._was_fast = False
-        """The message that the parser is in was."""
+        """The fast path has answered the message that the parser is in."""
         self._head_bytes = 0
         """Size of an incomplete head, or of chunk headers and trailers since the last byte of a body."""
         self._is_last = False
         """The connection ends with the message that the parser is in."""
         self._is_over = False
-        """Nothing more is read: the last message was, or one that breaks a rule."""
+        """Nothing more is read, because the last message was read or a message broke a rule."""
         self._refusal = b""
-        """Sent once everything that was asked before is answered."""
+        """Answer that is sent after all earlier requests are answered."""
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self.address = ""
@@ -146,7 +152,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         self.certificate_names: tuple[str, ...] = ()
         """Names in the client's verified certificate."""
         self.needs_certificate = False
-        """Flag that clients without a certificate may see health alone: `TrustedOrigins` refuses the rest."""
+        """Clients without a certificate may read only health: `TrustedOrigins` refuses the rest."""
         self._lacks_certificate = False
         self.active_s = time.monotonic()
         self.held_bytes = 0
@@ -155,10 +161,11 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
     # --- the connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are too many, or whose it was is gone already.
+        """Accept a connection, unless there are too many or its client is gone already.
 
-        A connection that was reset in the backlog has no address any more, and may have a request all the same. It is
-        nobody's: no answer would come to anybody, the history would name none, and it is not "from this machine".
+        A connection that was reset in the backlog has no client address any more, but may still have a request. The
+        request is dropped: no client would get the answer, the history could name no sender, and it is not "from this
+        machine".
         """
         super().connection_made(transport)
         self.counts.connections.labels("http").inc()
@@ -176,7 +183,12 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             self._refuse(BUSY, "too many connections")
 
     def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
-        """The handshake is done. Requests find this as ``request.state.certificate_names``."""
+        """Take the TLS transport. Requests have the names as ``request.state.certificate_names``.
+
+        Args:
+            transport: Transport for the decrypted data.
+            names: Names in the client's verified certificate. Empty without one.
+        """
         self.transport = transport
         self.flow = FlowControl(transport)
         self.scheme = "https"
@@ -189,7 +201,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         }
 
     def refuse_tls(self, reason: str, detail: str) -> None:
-        """Plain where only TLS is taken, or TLS that failed."""
+        """Refuse a plain connection where TLS is required, or a connection with a failed TLS handshake."""
         self._count_refusal(reason, detail)
         if reason == "not-encrypted":
             self._refuse(BAD_REQUEST, "this port requires https")
@@ -197,9 +209,9 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Release everything that the connection holds."""
         self.bounds.release(self)
-        self.pipeline.clear()  # they and this hold each other, and the garbage collector comes late
+        self.pipeline.clear()  # the requests and this object refer to each other, and the garbage collector comes late
         self._disarm()
         self._clear_stall()
         self._unset_keepalive_if_required()
@@ -207,12 +219,12 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and bound what is not yet a request."""
+        """Feed the parser, and bound the bytes that are not yet a request."""
         if self._is_over:
             return
         self._head_bytes += len(data)
         self._is_first = True
-        # uvicorn's own cancels the keep-alive timer first, and starts it again after the answer: expensive.
+        # uvicorn's own method cancels the keep-alive timer first and starts it again after the answer: expensive.
         try:
             self.parser.feed_data(data)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError) as error:
@@ -226,15 +238,15 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             self._weigh()
         if self._head_bytes > self.limits.max_header_bytes:
             self._refuse(_HEAD_TOO_LARGE, f"the head is larger than {self.limits.max_header_bytes} bytes")
-        elif self._deadline is None:  # a request that came in one piece needs none
+        elif self._deadline is None:  # a request that came in one piece needs no deadline
             if not self._in_head:
                 self._arm(self.limits.body_timeout_s + _GRACE_S)
-            elif self._head_bytes or not self._between:  # or it began behind another request
+            elif self._head_bytes or not self._between:  # or it began after another request
                 self._arm(self.limits.header_timeout_s)
 
     def _goes_on(self, error: Exception, data: bytes) -> bool:
-        """Read on behind the head of a message that asks for an upgrade; False where something is no HTTP."""
-        rest = memoryview(data)  # not copied for each of many such heads
+        """Read on after the head of a message that asks for an upgrade. Return False if the bytes are not HTTP."""
+        rest = memoryview(data)  # no copy for each of many such heads
         while isinstance(error, httptools.HttpParserUpgrade):
             rest = rest[error.args[0] :]
             head = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
@@ -247,30 +259,30 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
                 error = another
             else:
                 return True
-        if not self._is_over:  # what comes behind the last message is nobody's
+        if not self._is_over:  # bytes after the last message are ignored
             cause = error.__context__
             self.send_400_response(str(cause if isinstance(cause, HeadError) else error))
         return False
 
     def send_400_response(self, msg: str) -> None:
-        """Bytes that are not HTTP."""
+        """Refuse bytes that are not HTTP."""
         self._count_refusal("bad-request", msg)
         self._refuse(BAD_REQUEST, msg)
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it asks."""
+        """Start the deadline for a client that reads its answers too slowly."""
         super().pause_writing()
         self._weigh()
         self._stalled = self.loop.call_later(self.limits.write_timeout_s, self._abort)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Clear the deadline, because the client reads again."""
         super().resume_writing()
         self._weigh()
         self._clear_stall()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Idle for too long; what the client has not fetched by now is dropped, or closing would wait for it."""
+        """Close an idle connection. Data that the client has not fetched is dropped: closing would wait for it."""
         left_s = self.active_s + self.timeout_keep_alive - time.monotonic()
         if not self._is_idle():
             self.timeout_keep_alive_task = None  # the next answer starts it
@@ -289,7 +301,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         return self._in_head and not self._is_answered()
 
     def evict(self, reason: str) -> None:
-        """Close for the sake of others. A client that has begun a request is told to come again."""
+        """Close to make room for others. A client that has begun a request gets an answer that asks it to try again."""
         self._count_refusal(reason, f"idle for {time.monotonic() - self.active_s:.0f} s")
         if self._head_bytes and self._in_head and self._is_answered() and not self.transport.get_write_buffer_size():
             self._refuse(BUSY, "too much at once from this address; try again")
@@ -297,7 +309,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             self.transport.abort()
 
     def _weigh(self) -> None:
-        """Say what is held because of this peer."""
+        """Report to the bounds how many bytes are held for this client."""
         size = self.transport.get_write_buffer_size() if self.flow.write_paused else 0
         if self._head_bytes:
             size += self._head_bytes + _HEADER_BYTES * len(self.headers or ())
@@ -320,7 +332,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         return cycle is None or cycle.response_complete
 
     def _answer_fast(self) -> bool:
-        """Answer the request whose head is complete; False if it is the application's."""
+        """Answer the request that has just got its complete head. Return False to leave it to the application."""
         began_s = time.perf_counter()
         parser = self.parser
         if (
@@ -336,7 +348,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         try:
             defaults, has_certificate = self.server_state.default_headers, bool(self.certificate_names)
             answer = self.fast_routes.answer(self.client, self.url, self.headers, defaults, has_certificate)
-        except Exception:  # here it would pass for invalid HTTP; in the application it is a 500, and logged
+        except Exception:  # the parser would take it for invalid HTTP; the application answers 500 and logs it
             answer = None
         if answer is None:
             return False
@@ -344,7 +356,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         self._was_fast = True
         self.transport.writelines(answer)  # one call to the kernel, and a large body is not copied
         self.server_state.total_requests += 1
-        # Timers are expensive: the one that runs is left to find out, at its end, that the connection was not idle.
+        # Timers are expensive, so the running one is not reset: at its end it checks if the connection was idle.
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -355,7 +367,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
     # --- the parser ---
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Begin a request at its first byte."""
         if self._is_last:
             self._is_over = True
             raise HeadError("the connection ended with the request before")
@@ -364,16 +376,16 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; a trailer is none, and is dropped (RFC 9110, 6.5.1)."""
+        """Keep a header. A trailer is not a header and is dropped (RFC 9110, 6.5.1)."""
         if self._in_head:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The head is there; the body has its own deadline."""
+        """Answer the request or begin it. The body has its own deadline."""
         parser = self.parser
         is_upgrade = parser.should_upgrade()
         if is_upgrade and parser.get_method() != b"CONNECT":
-            return  # it will be told again (`_goes_on`)
+            return  # the parser calls again (`_goes_on`)
         if self._lacks_certificate or not self._answer_fast():
             self._begin()
         self._in_head = False
@@ -381,10 +393,10 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         self._disarm()
 
     def _begin(self) -> None:
-        """Give the request to the application, once those before it are answered.
+        """Give the request to the application, after the requests before it are answered.
 
         Raises:
-            HeadError: it breaks a rule.
+            HeadError: The head breaks a rule.
         """
         version = self.parser.get_http_version()
         method = self.parser.get_method()
@@ -432,14 +444,14 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             self.pipeline.appendleft((self.cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body."""
+        """Keep a part of a body."""
         self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is there; the next head may take as long as the connection may be idle."""
+        """End the request. The next head may take as long as the connection may be idle."""
         if self._in_head:
-            return  # it asks for an upgrade and is told again
+            return  # the message asks for an upgrade, and the parser calls again
         self._between = True
         self._is_over = self._is_last
         self._in_head = True
@@ -452,9 +464,9 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Answered: the rest of this request is given ``linger_s``, no more."""
+        """End the answer. The rest of its request must arrive within ``linger_s``."""
         super().on_response_complete()
-        if self.pipeline:  # uvicorn would read on, a segment of requests for each one that is answered
+        if self.pipeline:  # uvicorn would resume reading: a segment of requests for each one that is answered
             self.flow.pause_reading()
         if self.held_bytes:
             self._weigh()
@@ -490,7 +502,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         self._deadline = None
         if self.transport.is_closing():
             return
-        if self._is_over or (self._in_head and self._between and not self._head_bytes):  # or connected and said nothing
+        if self._is_over or (self._in_head and self._between and not self._head_bytes):  # or connected and sent nothing
             self.transport.close()
             return
         self.counts.security.labels(TIMEOUT.slug).inc()
@@ -500,9 +512,9 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             self.transport.close()
 
     def _refuse(self, kind: Kind, detail: str) -> None:
-        """Answer by hand what comes behind everything that is answered, and close.
+        """Close with an answer, which is sent after all earlier answers.
 
-        A request whose body is under way answers itself: that its body is incomplete.
+        If the body of a request is incomplete, that request's own answer says so.
         """
         self._is_over = True
         if not self._in_head:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving the HTTP API inside an event loop that is somebody else's: no signals, no exit, a graceful stop."""
+"""Serving of the HTTP API inside an event loop of the caller: no signals, no exit, a graceful stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remoting.server.tls_channel import ListenerTls, TlsSniffer
 from schemas.errors import SetupError
 
 DRAIN_S: Final = 8
-"""Time that requests under way may take after a stop, in seconds."""
+"""Time for requests in progress after a stop, in seconds."""
 
 _BACKLOG: Final = 2048
 
@@ -47,21 +47,21 @@ async def serve_http(
     tls: ListenerTls | None = None,
     handshakes: Handshakes | None = None,
 ) -> None:
-    """Serve until ``stop`` is set, then finish what is under way. Long polls are answered at once.
+    """Serve until ``stop`` is set, then finish the requests in progress. Long polls are answered at once.
 
     Args:
-        app: Made by `create_app`, for a gateway on this loop.
+        app: Application from `create_app`, for a gateway on this loop.
         host: Address to listen on.
-        port: 0 takes a free one.
-        stop: Set it to stop.
-        on_bound: Called with the port, once connections are accepted.
-        drain_s: Time that requests under way may take after that, in seconds.
-        reuse_port: SO_REUSEPORT: several gateway processes on one port.
-        tls: None: connections are plain.
-        handshakes: Queue of TLS handshakes, shared with other ports; None: a queue of its own.
+        port: Port; 0 for a free one.
+        stop: Event that stops the server.
+        on_bound: Callback that gets the port when connections are accepted.
+        drain_s: Time for requests in progress after the stop, in seconds.
+        reuse_port: Flag for SO_REUSEPORT: several gateway processes on one port.
+        tls: TLS of the port; None for plain connections.
+        handshakes: Queue of TLS handshakes, shared with other ports; None for a queue of its own.
 
     Raises:
-        SetupError: The address cannot be used; the message names --http.
+        SetupError: The address cannot be used. The message names --http.
     """
     listener = listen(host, port, reuse_port=reuse_port)
     context = app.context
@@ -77,7 +77,7 @@ async def serve_http(
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="error",  # its warnings are one line for each bad request; `Refusals` has them within bounds
+        log_level="error",  # its warnings are one line for each bad request, and `Refusals` logs them within bounds
         access_log=False,
         proxy_headers=False,
         server_header=False,
@@ -115,10 +115,10 @@ def _sniffer(
 
 
 def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
-    """A listening socket.
+    """Open a listening socket.
 
     Raises:
-        SetupError: the address cannot be used.
+        SetupError: The address cannot be used.
     """
     where = host_and_port((host, port))
     try:
