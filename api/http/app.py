@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP API as an ASGI application: `create_app`.
 
-A plain read of a route was answered before it came here (`api.http.fast_path`). Any other request passes a look at who
-sends it (`api.http.csrf`), counting, FastAPI's routing, the handler, and for whatever it raises one of the handlers
-below. Every error is a problem details object.
+A plain read of a route is answered before it reaches this module (`api.http.fast_path`). Any other request passes these
+steps: a check of its origin (`api.http.csrf`), counting, FastAPI's routing, and its handler. If a step raises an error,
+one of the error handlers below answers. Every error is a problem details object.
 
-HEAD is a GET whose answer ends behind its head, and OPTIONS is answered for every path, both here alone: no endpoint
-says anything of them. To answer OPTIONS grants other sites nothing: no header of CORS is ever sent.
+HEAD is a GET without the body of its answer, and OPTIONS is answered for every path. Both are done in this module
+alone, so no endpoint mentions them. An answer to OPTIONS grants other sites nothing, because no CORS header is sent.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ log = structlog.get_logger("routelake.http")
 _ROUTE_OPERATION = "getTopicRoute"
 _READS = ("GET", "OPTIONS")
 _METHODS = ("GET", "POST", "PUT", "DELETE")
-"""Those that endpoints have."""
+"""Methods that endpoints have."""
 _MOST_PARAMETERS: Final = 64
 _COUNTED_REFUSALS: Final = frozenset(
     {UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, TOO_LARGE, TIMEOUT, BUSY, TOO_MANY}
@@ -94,7 +94,7 @@ _COUNTED_REFUSALS: Final = frozenset(
 
 
 class HttpApp(FastAPI):
-    """FastAPI, with admission and a count before it. The attributes are set by `create_app`."""
+    """FastAPI with admission and counting before it. `create_app` sets the attributes."""
 
     context: HttpContext
     sites: TrustedOrigins
@@ -145,23 +145,23 @@ class HttpApp(FastAPI):
             self._count(scope, status, time.perf_counter() - began)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the API description, which takes milliseconds to make: once."""
+        """Return the API description. It is made once, because that takes milliseconds."""
         if self.openapi_schema is None:
             self.openapi_schema = openapi_document(self)
         return self.openapi_schema
 
     @cached_property
     def openapi_json(self) -> bytes:
-        """The API description for programs."""
+        """API description for programs."""
         return msgspec.json.encode(self.openapi())
 
     @cached_property
     def docs_page(self) -> str:
-        """The API description for people."""
+        """API description for people."""
         return routes_docs.page(self.openapi())
 
     def methods(self, scope: Scope) -> str:
-        """The methods that the path of a request answers, as ``Allow`` has them; empty where there is no such path."""
+        """Return the methods of a request's path in the form of ``Allow``. Empty if there is no such path."""
         found = [
             method
             for method in _METHODS
@@ -172,7 +172,7 @@ class HttpApp(FastAPI):
         return ", ".join([*found, "OPTIONS"] if found else ())
 
     def _quota_refusal(self, scope: Scope) -> Problem | None:
-        """Refuse a read that exceeds its sender's quota; health never does. A write is counted with its permission."""
+        """Refuse a read that exceeds its sender's quota, but never health. A write is counted with its permission."""
         if scope.get("client") is None or scope["method"] not in _READS or scope["path"] in PROBES:
             return None
         try:
@@ -182,10 +182,10 @@ class HttpApp(FastAPI):
         return None
 
     def _check_parameters(self, scope: Scope) -> None:
-        """Refuse a query of more parameters than anything has, before they are looked at.
+        """Refuse a query with more parameters than any endpoint has, before they are read.
 
         Raises:
-            Problem: 400; 401 for whoever may not even read.
+            Problem: 400; 401 if the sender has no permission to read.
         """
         if scope["query_string"].count(b"&") < _MOST_PARAMETERS:
             return
@@ -236,14 +236,14 @@ def create_app(
     registrations: Registrations,
     tls: Tls | None = None,
 ) -> HttpApp:
-    """The application over a started gateway.
+    """Make the application for a started gateway.
 
     Args:
-        gateway: Writes and reads go through it. The application must be served on its event loop.
+        gateway: Gateway for writes and reads. The application must be served on its event loop.
         history: History that answers ``as_of``, ``changes`` and ``epochs``.
         settings: Permissions and limits.
-        answers: The caches of encoded routes, of which the remoting listener shares one.
-        metrics: Metrics shared with the remoting listener; they do not observe a gateway yet.
+        answers: Caches of encoded routes. The remoting listener shares one of them.
+        metrics: Metrics shared with the remoting listener. They do not observe a gateway yet.
         registrations: Registrations shared with the remoting listener.
         tls: State of TLS, for /readyz.
 
@@ -313,7 +313,7 @@ def create_app(
 
 
 def close_app(app: HttpApp) -> None:
-    """Answer whoever waits, end subscriptions, and refuse reads of history: before the server drains."""
+    """Answer waiting reads, end subscriptions, and refuse reads of history, before the server drains."""
     for view in (app.context.gateway.live_view, app.context.gateway.committed):
         view.end_reads()
     app.context.watch.close()
@@ -331,7 +331,7 @@ async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: 
 
 
 def _not_admitted(request: Request) -> Problem | None:
-    """Return the refusal for the sender of bad parameters, which is answered first; None if the sender may ask.
+    """Return the refusal of a sender without permission, which goes before bad parameters. None if it has permission.
 
     FastAPI checks parameters before an endpoint can authenticate the sender, and so do some endpoints.
     """
@@ -363,7 +363,7 @@ def _respond(request: Request, problem: Problem, error: Exception | None = None)
 
 
 def _http_problem(request: Request, error: HTTPException) -> Problem:
-    """Starlette's own: no such path, or no such method there."""
+    """Return the problem for Starlette's own errors: an unknown path, or an unknown method of a path."""
     if error.status_code == METHOD_NOT_ALLOWED.status:
         allowed = request.app.methods(request.scope)
         detail = f"{request.method} is not answered here: use one of {allowed}"
@@ -374,7 +374,7 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
 
 
 def _head_alone(send: Send) -> Send:
-    """Sends the head of an answer, and its end instead of its body."""
+    """Wrap `send` so that an answer's head is sent, and its end instead of its body."""
 
     async def send_head(message: Message) -> None:
         if message["type"] == "http.response.start":

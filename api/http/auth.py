@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authentication and authorization over HTTP, and the sender's name in the history.
 
-Without accounts (`--auth`), tokens decide: with tokens configured, a write needs one of them; without, writes are
-accepted from this machine only, from a program that speaks for itself: a write through a proxy is never local
-(`_foreign`, `api.http.local_peers`). Reads are open unless `HttpSettings.protect_reads` says otherwise.
+Without accounts (`--auth`), tokens decide. If tokens are configured, a write needs one of them. If none are configured,
+a write must come from this machine, from a program that sends its own requests: a write through a proxy is never local
+(`_foreign`, `api.http.local_peers`). Reads are open, unless `HttpSettings.protect_reads` is set.
 
-With accounts, the same users as over remoting come with bearer tokens or client certificates, and each operation needs
-its role (`security.roles.OPERATIONS`); the holder of a token of `HttpSettings.tokens` is an admin. While the mode lets
-requests without permission pass (`audit`), the rules without accounts hold for them.
+With accounts, the users are the same as over remoting. They authenticate by bearer tokens or client certificates, and
+each operation needs its role (`security.roles.OPERATIONS`). The holder of a token of `HttpSettings.tokens` is an admin.
+If the mode lets requests without permission pass (`audit`), the rules without accounts apply to them.
 
-Requests from pages of other sites were refused before (`api.http.csrf`).
+Requests from pages of other sites were refused earlier (`api.http.csrf`).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _NOT_KNOWN: Final = "that token is not known here"
 _ANONYMOUS: Final = Unproven("anonymous", _SEND)
 _READ: Final = "getTopicRoute"
 _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
-"""Reasons of failed proofs that a client's certificate does not replace."""
+"""Failures of authentication by token for which a client's certificate is no substitute."""
 
 ADMITTED: Final = "routelake.admitted"
 """Key in an ASGI scope: `Authenticator.reader` or `Authenticator.writer` has let the request pass."""
 _FOREIGN: Final = "routelake.foreign"
-"""Key in an ASGI scope: why a write does not come from this machine; None if it does."""
+"""Key in an ASGI scope: reason why a write does not come from this machine; None if it does."""
 _SHOWN: Final = 80
 _FIELDS_OF_PROXIES: Final = re.compile(
     rb"forwarded(-.*)?|via|cdn-loop|proxy-.*|surrogate-capability|(true-|wl-proxy-)?client-ip|remote-addr"
@@ -66,7 +66,7 @@ _FIELDS_OF_PROXIES: Final = re.compile(
 
 
 class AuthContext(NamedTuple):
-    """Identity of a sender here, and its permissions.
+    """Identity and permissions of a sender.
 
     Attributes:
         user: Name of the user; None for an unknown sender.
@@ -82,7 +82,7 @@ class AuthContext(NamedTuple):
 
 
 class Authenticator:
-    """Decides who may write, and who may read."""
+    """Decides which senders may write, and which may read."""
 
     def __init__(
         self,
@@ -90,30 +90,30 @@ class Authenticator:
         gateway_id: str,
         admission: Admission,
     ) -> None:
-        """Take the tokens in.
+        """Read the tokens.
 
         Args:
-            settings: Has tokens.
-            gateway_id: Stands in the history.
-            admission: Decides about permission and quotas. Without accounts there are only tokens.
+            settings: Settings with the tokens.
+            gateway_id: Name of this gateway in the history.
+            admission: Decision about permission and quotas. Without accounts only tokens count.
 
         Raises:
-            SetupError: a token is empty, or its digest invalid.
+            SetupError: A token is empty, or its digest is invalid.
         """
         self._settings = settings
         self._gateway_id = gateway_id
         self._tokens = _users(settings.tokens)
-        """Users by the digests of their tokens. The time of a look-up tells something of a digest, which is no use."""
+        """Users by the digests of their tokens. The time of a look-up leaks part of a digest, which is of no use."""
         self._admission = admission
         self._access = admission.access
         self.proofs = Proofs(admission.quotas)
         self.local_peers: LocalPeers | None = None
-        """Finds the process at the other end of a connection. None if there are no connections: an application that is
-        called without a server."""
+        """Finder of the process at the other end of a connection. None without connections: the application is called
+        without a server."""
 
     @property
     def protects_reads(self) -> bool:
-        """Return whether every read has to come past `reader`."""
+        """Return whether every read has to pass `reader`."""
         return self._access is not None or self._tokens_protect_reads
 
     @property
@@ -122,7 +122,7 @@ class Authenticator:
 
     @property
     def file_problem(self) -> str | None:
-        """Reason why the file of accounts cannot be used as it is now; None: it can."""
+        """Reason why the current file of accounts cannot be used. None if it can."""
         return None if self._access is None else self._access.problem
 
     @property
@@ -133,7 +133,8 @@ class Authenticator:
     async def prepare(self, scope: Scope) -> None:
         """Do the slow work first, before any other check.
 
-        A token may be signed by a key that its issuer has made since. A write without one may be local.
+        For a signed token, fetch a key that its issuer has made since. For a write without a token, find out if it is
+        local.
         """
         if self._place_decides and (scope["method"] not in SAFE_METHODS or scope["path"] == SESSION_PATH):
             scope[_FOREIGN] = await self._foreign(scope)
@@ -144,13 +145,13 @@ class Authenticator:
 
     @property
     def _place_decides(self) -> bool:
-        """Return whether a write may be accepted for the place that it comes from."""
+        """Return whether the origin of a write may be enough to accept it."""
         if self._tokens or self._settings.anonymous_writes:
             return False
         return self._access is None or self._access.policy.mode is AuthMode.AUDIT
 
     async def _foreign(self, scope: Scope) -> str | None:
-        """Return why a write does not come from this machine, or may not; None if it does."""
+        """Return why a write does not count as local. None if it does."""
         if not self._settings.local_writes:
             return "ROUTELAKE_HTTP_LOCAL_WRITES is false"
         if self._settings.trusted_hosts:
@@ -171,9 +172,9 @@ class Authenticator:
         """Admit a write by its header, and return its sender.
 
         Raises:
-            AccessDeniedError: the sender lacks permission.
-            Problem: there are no accounts, and it needs a token or another place.
-            QuotaError: not now.
+            AccessDeniedError: The sender lacks permission.
+            Problem: Without accounts, the sender needs a token, or the write must come from this machine.
+            QuotaError: The sender has used up its quota.
         """
         sender = self._sender(request)
 
@@ -191,8 +192,8 @@ class Authenticator:
         """Admit a read. `count_read` has counted it.
 
         Raises:
-            AccessDeniedError: the sender lacks permission.
-            Problem: there are no accounts, and it needs a token, or another.
+            AccessDeniedError: The sender lacks permission.
+            Problem: Without accounts, the sender needs a token, or another one.
         """
         sender = self._sender(request)
         needed = OPERATIONS.get(sender.request, Role.READER)
@@ -227,19 +228,19 @@ class Authenticator:
         return Sender(actor, _operation(request), found, _is_tls(request), topic, broker_name)
 
     def _actor(self, request: Request, found: Identity | Unproven | None) -> Actor:
-        """The sender's name in the history."""
+        """Return the sender as the history names it."""
         peer = None if request.client is None else host_and_port(request.client)
         return Actor(gateway=self._gateway_id, via="http", peer=peer, user=_user_of(found))
 
     def still_reads(self, request: Request) -> bool:
-        """Return whether a read that `reader` accepted would pass now, too: accounts change, and tokens expire."""
+        """Return whether a read that `reader` accepted would pass now, too. Accounts change, and tokens expire."""
         return self.standing(request).may_read
 
     def reader_again(self, request: Request) -> None:
-        """`reader`, before the answer to a read that has waited; it is counted and told of once only.
+        """Check again with `reader`, before the answer to a read that has waited. The read is counted and logged once.
 
         Raises:
-            Problem: it may not be answered any more.
+            Problem: The sender has lost the permission.
         """
         if not self.still_reads(request):
             self.reader(request)
@@ -253,9 +254,9 @@ class Authenticator:
         return not authorize(self._access.policy, needed, found, is_tls=_is_tls(request)).is_refused
 
     def may_see_details(self, request: Request) -> bool:
-        """Return whether health shows details: names, paths and errors are for readers.
+        """Return whether health shows details. Names, paths and errors are for readers.
 
-        If there are accounts, details are for readers with an account, though their mode may let others read routes.
+        If there are accounts, details are for readers with an account, even if the mode lets others read routes.
         """
         if getattr(request.state, "lacks_certificate", False):
             return False
@@ -283,12 +284,12 @@ class Authenticator:
     def passes_fast(
         self, client: tuple[str, int] | None, headers: Iterable[tuple[bytes, bytes]], has_certificate: bool
     ) -> bool:
-        """Return whether a plain read of a route passes all that `reader` would check besides; if not, call `reader`.
+        """Return whether a plain read of a route passes all other checks of `reader`. If not, call `reader`.
 
         Args:
-            client: Host and port of the other side.
-            headers: Names in lower case.
-            has_certificate: Whether the other side has shown one.
+            client: Host and port of the client.
+            headers: Headers with names in lower case.
+            has_certificate: Whether the client has sent a certificate.
         """
         access = self._access
         if access is None or self._tokens_protect_reads or access.policy.require_tls:
@@ -300,10 +301,10 @@ class Authenticator:
             return False
         quotas = self._admission.quotas
         if quotas.guessers and client is not None and quotas.is_guessing(address_of(client[0])):
-            return False  # whoever guesses is not told by this way which token is right
+            return False  # a client that guesses tokens must not learn here which one is right
         if verdict.reason:
             if has_certificate or any(name == b"cookie" for name, _ in headers):
-                return False  # either may show who it is
+                return False  # the certificate or the cookie may identify the sender
             peer = host_and_port(client)
             access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True
@@ -364,7 +365,7 @@ def _user_of(found: Identity | Unproven | None) -> str | None:
 
 
 def _bearer(authorization: str) -> str:
-    """The token of an Authorization header; empty for none."""
+    """Return the token of an Authorization header. Empty without a token."""
     scheme, _, token = authorization.partition(" ")
     return token.strip(" \t") if scheme.lower() == "bearer" else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that every handler of the HTTP API needs: made once by `create_app`, found by `context_of`."""
+"""Objects that every handler of the HTTP API needs. `create_app` makes them once, and `context_of` returns them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from security.tls_rotation import Tls
 
 @dataclass(frozen=True, slots=True)
 class HttpContext:
-    """The parts. ``history`` reads earlier commits; ``answers`` are one cache for each view."""
+    """Objects shared by all handlers. ``history`` reads earlier commits. ``answers`` has one cache for each view."""
 
     gateway: Gateway
     registrations: Registrations

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that a web page makes its visitor's browser send: refused before anything else is done with them.
+"""Refusal of requests that a web page makes its visitor's browser send, before anything else is done with them.
 
-*Cross-site writes* (CSRF). A page of another site can make a browser send requests here; some need no preflight. Every
-method but the safe ones (RFC 9110, 9.2.1) is decided by Sec-Fetch-Site: only ``same-origin`` (a page of this gateway)
-and ``none`` (the user's own doing) may pass. Browsers send that header to secure origins and localhost only, so without
-it Origin decides, which they send with every such request: it must name the host and port that Host names. With
-neither header the request comes from no browser. Pattern: Go's net/http CrossOriginProtection.
+*Cross-site writes* (CSRF). A page of another site can make a browser send requests to this gateway. Some of them need
+no preflight. Every method except the safe ones (RFC 9110, 9.2.1) is checked by Sec-Fetch-Site. Only ``same-origin`` (a
+page of this gateway) and ``none`` (the user's own action) may pass. Browsers send that header only to secure origins
+and localhost. Without it Origin decides, which browsers send with every such request: it must name the host and port
+of the Host header. A request with neither header does not come from a browser. Pattern: Go's net/http
+CrossOriginProtection.
 
-*Who lacks a certificate*, where one is required (tls.server.need.client.auth=require), sees health alone: probes have
-none. Health answers whatever the Host header says, too.
+*Clients without a certificate*, where one is required (tls.server.need.client.auth=require), may read only health,
+because probes have none. Health is answered for any Host header.
 
-*DNS rebinding*. A page whose own name was bent to an address of this machine is same-origin to its browser; only the
-Host header, which still carries the page's name, gives it away. So a request that comes from this machine must name an
-IP address, localhost, this machine or a trusted host there, a read as well; and so must a write from elsewhere that
-comes from a browser. Where trusted hosts are given, so must every read from anywhere: a page may be bent to an address
-of an intranet, too. What needs a token is spared: no such page has one.
+*DNS rebinding*. An attacker can point the name of a page at an address of this machine. To the browser such a page is
+same-origin. Only the Host header, which still has the page's name, shows it. So a request from this machine, also a
+read, must name an IP address, localhost, this machine or a trusted host. The same holds for a browser's write from
+elsewhere. If trusted hosts are configured, it holds for every read from anywhere, because a page can also be pointed at
+an address of an intranet. Requests that need a token are not checked, because no such page has one.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Client = tuple[str, int] | None
 
 
 class TrustedOrigins:
-    """Judges by method and headers. One for the whole application, so that no endpoint can be left out."""
+    """Check of a request by method and headers. One for the whole application, so that no endpoint can be left out."""
 
     def __init__(self, settings: HttpSettings) -> None:
         """Look up this machine's names."""
@@ -59,9 +60,9 @@ class TrustedOrigins:
         threading.Thread(target=self._add_qualified_name, name="fqdn", daemon=True).start()
 
     def _add_qualified_name(self) -> None:
-        """Know this machine by its name with its domain, too: so a Prometheus on it may name its targets."""
+        """Add this machine's name with its domain, so that a Prometheus on this machine may use it for its targets."""
         self._names |= {socket.getfqdn().lower().rstrip(".")}
-        self._is_known = lru_cache(256)(self._look_up)  # whose old answers may be wrong now
+        self._is_known = lru_cache(256)(self._look_up)  # a new cache, because the old answers may be wrong now
 
     def refusal(self, scope: Scope) -> Problem | None:
         """Return why a request must not pass; None if it may."""
@@ -90,7 +91,7 @@ class TrustedOrigins:
         """Return whether a request with a safe method passes.
 
         Args:
-            client: Host and port of the other side.
+            client: Host and port of the client.
             host: The Host header; None without one.
         """
         if host is None or self._reads_need_token or not (self._judges_all or _is_from_here(client)):

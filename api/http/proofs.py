@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs that were refused, counted by address: a client that guesses tokens waits before anything is checked.
+"""Refused proofs, counted by address: a client that guesses tokens has to wait before anything is checked.
 
-A proof is a token, a session, or a write, which needs either. An address that has given too many wrong ones of late is
-answered with 429. What has proven somebody there within the last minutes still counts, so that a stranger behind the
-same proxy keeps nobody out who is in.
+A proof is a token, a session, or a write, which needs one of them. If an address has sent too many wrong proofs
+recently, the answer is 429. A proof that was accepted from that address within the last minutes still counts. So a
+stranger behind the same proxy cannot lock out authenticated users.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NOT_REFUSED: Final = frozenset({408, 429})
 
 
 class Proofs:
-    """Proofs of one gateway's senders. Lives on its event loop."""
+    """Proofs of the senders of one gateway. Used on its event loop."""
 
     def __init__(self, quotas: GatewayQuotas) -> None:
-        """Nothing has been refused.
+        """Start without any refused proof.
 
         Args:
-            quotas: Have the limit.
+            quotas: Quotas with the limit.
         """
         self._quotas = quotas
         self._proven: BoundedCache[tuple[str, bytes], float] = BoundedCache(_MOST_BYTES)
@@ -79,7 +79,7 @@ class Proofs:
                 self._proven.put((address, digest), time.monotonic(), _ENTRY_BYTES)
 
     def was_proven(self, scope: Scope) -> bool:
-        """Return whether the Authorization header of a request was accepted from its address lately."""
+        """Return whether the Authorization header of a request was accepted from its address recently."""
         digest = _digest(scope["headers"])
         then_s = None if digest is None else self._proven.get((address_of(scope["client"][0]), digest))
         return then_s is not None and time.monotonic() - then_s < _HOLDS_S

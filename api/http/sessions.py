@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions of the console: a bearer token that a browser gave once, kept by the gateway for as long as the session.
+"""Sessions of the console: the gateway keeps a bearer token that a browser has sent once, until the session ends.
 
-The browser holds a random id in a cookie that no script can read (HttpOnly) and that it sends with nothing which
-another site began (SameSite=Strict). Cookies do not keep ports of a host apart, so what a page at another port of this
-host makes a browser ask (Sec-Fetch-Site: same-site) is answered as if there were no session; writes of such pages are
-refused anyway (`api.http.csrf`). A session has no rights of its own: each request is authorized by its token, as if it
-had sent the token. So the session ends when the token expires or the account is removed.
+The browser holds a random id in a cookie. No script can read the cookie (HttpOnly), and the browser does not send it
+with a request that another site began (SameSite=Strict). Cookies are shared by all ports of a host. So a request that a
+page at another port of this host began (Sec-Fetch-Site: same-site) is answered as if there were no session. Writes of
+such pages are refused anyway (`api.http.csrf`). A session has no rights of its own: each request is authorized as if it
+had sent the session's token. So the session ends when the token expires or the account is removed.
 
-Over https the cookie is Secure and has the prefix ``__Host-``, which browsers let nobody else set. Over http a page at
-another port of this host may set it, to a session of its own.
+Over https the cookie is Secure and has the prefix ``__Host-``. Browsers do not let other hosts or pages over http set
+such a cookie. Over http a page at another port of this host may set the cookie, to a session of its own.
 
-Sessions are of one gateway, with all its worker processes. A restart ends them. Tokens are kept sealed, in memory or in
-a folder that the workers share: only the id of a session opens its token, and ids are in browsers alone.
+A session belongs to one gateway, with all its worker processes. A restart ends it. Tokens are stored encrypted, in
+memory or in a folder that the workers share. Only the id of a session decrypts its token, and only browsers have ids.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from starlette.types import Scope
 from schemas.errors import UnavailableError
 
 SESSION_S: Final = 12 * 3600
-"""A session lasts that long, whatever is done in it."""
+"""Duration of a session, in seconds. Activity does not extend it."""
 MOST: Final = 1000
-"""Maximum number of sessions; a new one ends the oldest."""
+"""Maximum number of sessions. A new one ends the oldest."""
 _NONCE: Final = bytes(12)
-"""May be any: a key seals one text, since an id is of one session."""
+"""Nonce. It may be constant, because each key encrypts one text: each id belongs to one session."""
 _ID_BYTES: Final = 32
 _OWN_DOING: Final = frozenset({b"same-origin", b"none"})
 
 
 class Sessions:
-    """Sessions of one gateway. Lives on its event loop."""
+    """Sessions of one gateway. Used on its event loop."""
 
     def __init__(self, folder: Path | None = None, *, tls_in_front: bool = False) -> None:
         """Start without sessions, or with those that other workers have begun.
 
         Args:
-            folder: Folder that all workers share; None: sessions are kept in this process.
-            tls_in_front: Whether browsers come by https though the requests reach this gateway by http.
+            folder: Folder that all workers share. None: sessions are kept in this process.
+            tls_in_front: Whether browsers use https although requests reach this gateway by http.
         """
         self._tokens = SealedSessionStore(folder)
         self._tls_in_front = tls_in_front
 
     def begin(self, scope: Scope, token: str) -> str:
-        """Begin a session for the sender of this request, in place of its present one; return the Set-Cookie header.
+        """Begin a session in place of the sender's present one. Return the Set-Cookie header.
 
         Args:
             scope: Scope of the request.
@@ -70,14 +70,14 @@ class Sessions:
         return f"{self._cookie_name(scope)}={session}; Max-Age={SESSION_S}; {self._attributes(scope)}"
 
     def end(self, scope: Scope) -> str:
-        """No session any more; the Set-Cookie header that lets the browser forget its cookie."""
+        """End the session. Return the Set-Cookie header that makes the browser delete its cookie."""
         session = self._cookie(scope)
         if session is not None:
             self._tokens.forget(session)
         return f"{self._cookie_name(scope)}=; Max-Age=0; {self._attributes(scope)}"
 
     def admit(self, scope: Scope) -> None:
-        """Give a request that came with a session's cookie, and without Authorization, the session's token."""
+        """Add the session's token to a request with a session cookie and without Authorization."""
         session = self._cookie(scope)
         if session is None:
             return
@@ -89,7 +89,7 @@ class Sessions:
             scope["headers"] = [*scope["headers"], (b"authorization", b"Bearer " + token)]
 
     def _cookie_name(self, scope: Scope) -> str:
-        """One for each port: cookies of a host are common to all of them. ``__Host-`` is kept for https by browsers."""
+        """Return a name with the port: a host's ports share cookies. Browsers accept ``__Host-`` only over https."""
         _, port = scope.get("server") or ("", 0)
         return f"{'__Host-' if self._is_tls(scope) else ''}routelake-{port}"
 
@@ -100,7 +100,7 @@ class Sessions:
         return self._tls_in_front or scope.get("scheme") == "https"
 
     def _cookie(self, scope: Scope) -> str | None:
-        """Return the value of this gateway's own cookie; cookies of other pages of this host are ignored."""
+        """Return the value of this gateway's own cookie. Cookies of other pages of this host are ignored."""
         ours = re.compile(rb"(?:^|;)[ \t]*%b[ \t]*=([^;]*)" % re.escape(self._cookie_name(scope).encode()))
         for header, cookies in scope["headers"]:
             if header == b"cookie" and (found := ours.search(cookies)):
@@ -109,16 +109,16 @@ class Sessions:
 
 
 class SealedSessionStore:
-    """Tokens by the id of their session, sealed with it.
+    """Tokens by the id of their session, encrypted with a key from that id.
 
-    In a folder that all worker processes of a gateway share, a session is there, and has ended, in all of them at once.
+    In a folder that all worker processes of a gateway share, a session begins and ends for all of them at once.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         """Start without tokens, or with those that the folder has.
 
         Args:
-            folder: Folder of this user alone, created if needed. None: tokens are kept in memory.
+            folder: Folder that only this user may read, created if needed. None: tokens are kept in memory.
         """
         self._store: _Memory | _Folder = _Memory() if folder is None else _Folder(folder)
 
@@ -126,17 +126,17 @@ class SealedSessionStore:
         """Keep a token for `SESSION_S`.
 
         Args:
-            session: Id that cannot be guessed, and that no other session has had.
+            session: Id that cannot be guessed, and that no other session has used.
             token: Token of the holder of the session.
 
         Raises:
             UnavailableError: The folder cannot be written.
         """
-        text = f"{time.monotonic() + SESSION_S} {token}".encode("latin-1")  # of the machine: workers have one clock
+        text = f"{time.monotonic() + SESSION_S} {token}".encode("latin-1")  # all workers share the machine's clock
         self._store.put(_name(session), AESGCM(_key(session)).encrypt(_NONCE, text, None))
 
     def token(self, session: str) -> bytes | None:
-        """The token of a session that has not ended."""
+        """Return the token of a session. None if it has ended."""
         sealed = self._store.get(_name(session))
         if sealed is None:
             return None
@@ -147,7 +147,7 @@ class SealedSessionStore:
         return token if time.monotonic() < float(ends_s) else None
 
     def forget(self, session: str) -> None:
-        """End a session: drop its token."""
+        """End a session, and delete its token."""
         self._store.drop(_name(session))
 
 
@@ -170,7 +170,7 @@ class _Memory:
 
 
 class _Folder:
-    """A file each. Nobody asks for one before it is whole: its id is told afterwards."""
+    """Store with one file for each token. No reader sees a partial file: the browser gets the id after the write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -203,7 +203,7 @@ class _Folder:
 
 
 def _name(session: str) -> str:
-    """Return the name to look up, so that the time of a look-up tells nothing of existing ids."""
+    """Return the digest to look up, so that the time of a look-up leaks nothing about existing ids."""
     return _digest(session, b"name").hex()
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the HTTP API, units in names.
+"""Settings of the HTTP API, with units in their names.
 
-Those that an operator sets are environment variables, too (`from_environment`)::
+An operator sets these by environment variables (`from_environment`)::
 
     ROUTELAKE_HTTP_TOKENS            alice=s3cret bob=sha256:2bb80d53...   users and their bearer tokens
     ROUTELAKE_HTTP_PROTECT_READS     true: reads need a token as well
     ROUTELAKE_HTTP_ANONYMOUS_WRITES  true: without tokens, accept writes from anywhere
     ROUTELAKE_HTTP_LOCAL_WRITES      false: without tokens, take no writes from this machine either
     ROUTELAKE_HTTP_TLS_IN_FRONT      true: a proxy ends TLS before this gateway, so browsers come by https
-    ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
+    ROUTELAKE_HTTP_TRUSTED_HOSTS     names of this machine, in addition to its own
     ROUTELAKE_HTTP_NSADDR            what /rocketmq/nsaddr answers, HOST:PORT;HOST:PORT, instead of the live gateways
     ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers (`read_sites`)
 """
@@ -29,7 +29,7 @@ from schemas.errors import SetupError
 _PREFIX: Final = "ROUTELAKE_HTTP_"
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
 _HOST: Final = re.compile(r"(?!(.*\.)?[0-9]+\Z)({0}\.)*{0}".format(r"(?!-)[a-z0-9_-]{1,63}(?<!-)"))
-"""Labels of letters, digits, `-` and `_`; what ends in a number is meant as an address."""
+"""Labels of letters, digits, `-` and `_`. Text that ends in a number is an address."""
 _LONGEST_HOST: Final = 253
 _MOST_SITES: Final = 1000
 _KIB = 1024
@@ -37,7 +37,7 @@ _MIB = 1024 * _KIB
 
 
 class Site(NamedTuple):
-    """A routelake: its name, and the address of its HTTP API, without a slash at the end."""
+    """Name of a routelake, and the address of its HTTP API without a slash at the end."""
 
     name: str
     url: str
@@ -48,16 +48,16 @@ class HttpSettings:
     """Permissions to write, and limits of size, duration and waiting time of a request.
 
     Attributes:
-        tokens: User to bearer token, in the clear or as ``sha256:<hex of its digest>``. With any, writes need one.
+        tokens: Bearer token by user, in the clear or as ``sha256:<hex of its digest>``. With any, writes need a token.
         protect_reads: Reads and /metrics need a token, too. /healthz and /readyz never do.
         anonymous_writes: Without tokens, accept writes from anywhere instead of this machine only.
         local_writes: Without tokens, accept writes from this machine.
-        tls_in_front: Browsers come by https, which a proxy ends: the console's cookie is for https alone.
-        trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
-            is looked at (`api.http.csrf`).
-        name_servers: What `/rocketmq/nsaddr` answers; none: the gateways that are there.
-        console_sites: Other routelakes that the console offers to go to.
-        sessions_dir: Where several worker processes keep the console's sessions together; None: this one has its own.
+        tls_in_front: Flag that a proxy ends https of the browsers: the console's cookie is for https only.
+        trusted_hosts: Names that a Host header may have where it is checked (`api.http.csrf`), in addition to IP
+            addresses, localhost and the machine's own names.
+        name_servers: Answer of `/rocketmq/nsaddr`. Empty: the live gateways.
+        console_sites: Other routelakes that the console links to.
+        sessions_dir: Folder in which worker processes share the console's sessions. None: this process has its own.
         max_body_bytes: Size of the body of a registration, also after decompression.
         max_small_body_bytes: Size of every other body.
         max_bodies_bytes: Size of all bodies that are read or processed at a time. Beyond it, the address with the most
@@ -109,10 +109,10 @@ class HttpSettings:
 
 
 def from_environment(environ: Mapping[str, str]) -> HttpSettings:
-    """The settings that an environment holds; everything else is at its default.
+    """Read the settings from an environment. All others have their defaults.
 
     Raises:
-        SetupError: a variable cannot be understood, or the file that it names. Tokens are not shown.
+        SetupError: A variable, or the file that it names, is invalid. Tokens are not shown.
     """
     tokens: dict[str, str] = {}
     for number, entry in enumerate(environ.get(f"{_PREFIX}TOKENS", "").split(), start=1):
@@ -148,7 +148,7 @@ def _name_servers(text: str) -> tuple[str, ...]:
 
 
 def _host(entry: str) -> str:
-    """A host as a Host header is compared with it."""
+    """Convert a host to the form in which a Host header is compared with it."""
     host = entry.lower().removesuffix(".")
     if (_HOST.fullmatch(host) is None or len(host) > _LONGEST_HOST) and not _is_address(host):
         raise SetupError(
@@ -179,13 +179,13 @@ def _switch(environ: Mapping[str, str], name: str, *, default: bool = False) -> 
 def read_sites(path: Path) -> tuple[Site, ...]:
     """Read the file of other routelakes that the console offers, in its order.
 
-    A line each, ``NAME URL``. Blank lines and lines that begin with ``#`` are ignored::
+    Each line is ``NAME URL``. Blank lines and lines that begin with ``#`` are ignored::
 
         production  https://ns1.example:8080
         staging     http://10.0.0.7:8080/
 
     Raises:
-        SetupError: it cannot be read, or a line is no name and address.
+        SetupError: The file cannot be read, or a line is not a name and an address.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
