@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Server-sent events about epochs: read once from the tables and sent to all subscribers.
 
-While there are subscribers, one task reads what each new epoch changed, encodes it, and wakes them. Each sends what it
-has not sent yet and its filter lets pass. A subscriber that comes back with an older epoch gets what the tables have of
-the epochs since. One that missed more than `MAX_EPOCHS` of them, or comes from another lake, gets ``reset``.
+While there are subscribers, one task reads the changes of each new epoch, encodes them, and wakes the subscribers. Each
+sends the events that it has not sent yet and that pass its filter. If a subscriber returns with an older epoch, it gets
+the later epochs from the tables. If it missed more than `MAX_EPOCHS` of them, or comes from another lake, it gets
+``reset``.
 
-An `id` is an epoch with a digest of its commit (`lake.commits.EpochMark`), so that one of another lake is known.
+An `id` is an epoch with a digest of its commit (`lake.commits.EpochMark`). The digest shows if it belongs to another
+lake.
 
-A subscriber without news is sent the `id` of the newest epoch alone every `QUIET_S`, which EventSource keeps without
-an event: so it resumes from there, and proxies see that the connection lives.
+A subscriber without news gets the `id` of the newest epoch alone every `QUIET_S`. EventSource stores it without an
+event and resumes from there. Proxies see that the connection is in use.
 
-Where there are too many, one of the address that has most is evicted (`remoting.codec.bounds.FairLimit`); EventSource
-comes again by itself.
+If there are too many subscribers, one of the address that has most is evicted (`remoting.codec.bounds.FairLimit`).
+EventSource reconnects by itself.
 
 Source: WHATWG HTML, 9.2 "Server-sent events".
 """
@@ -41,11 +43,11 @@ from schemas.route_commit import NO_MARK, EpochMark
 
 QUIET_S: Final = 15.0
 _KEPT: Final = 256
-"""Number of epochs in memory. Older ones are read again for each subscriber that needs them."""
+"""Number of epochs in memory. Older epochs are read again for each subscriber that needs them."""
 _NAMES: Final = 1000
 """Maximum number of topics, and of brokers, in one event."""
 _AT_ONCE: Final = 50
-"""Subscribers that are woken before anybody else's request is looked at: each takes some 50 us."""
+"""Subscribers that are woken before the event loop serves other requests: each takes some 50 us."""
 _RETRY_MS: Final = 2000
 _RETRY_S: Final = 1.0
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -55,13 +57,13 @@ _log = structlog.get_logger("routelake.http")
 
 
 class EventFilter(NamedTuple):
-    """Changes that an epoch must have; None is no condition."""
+    """Changes that an epoch must have. None is no condition."""
 
     topic: str | None = None
     broker_name: str | None = None
 
     def passes(self, event: EpochEvent) -> bool:
-        """Decide if a subscriber is told of it."""
+        """Return whether a subscriber gets the event."""
         return (self.topic is None or self.topic in event.topics) and (
             self.broker_name is None or self.broker_name in event.brokers
         )
@@ -73,7 +75,7 @@ class _Ready(NamedTuple):
 
 
 class _Subscriber:
-    """Waits to be woken."""
+    """A client that waits to be woken."""
 
     __slots__ = ("address", "ended", "may_go_on", "woken")
 
@@ -100,13 +102,13 @@ class _Subscriber:
 
 
 class EventHub:
-    """All subscribers of one gateway. Lives on its event loop.
+    """All subscribers of one gateway. Used on its event loop.
 
     Args:
-        history: Reads the tables.
-        newest: The epoch that the gateway's committed view shows.
-        max_subscribers: The most at a time.
-        on_evicted: Gets the address of each that is evicted or refused.
+        history: Pool that reads the tables.
+        newest: Function that returns the epoch of the gateway's committed view.
+        max_subscribers: Maximum number of subscribers at a time.
+        on_evicted: Callback that gets the address of each subscriber that is evicted or refused.
     """
 
     def __init__(
@@ -129,16 +131,16 @@ class EventHub:
 
     @property
     def subscribers(self) -> int:
-        """The number of subscribers."""
+        """Return the number of subscribers."""
         return len(self._subscribers)
 
     def view_moved(self) -> None:
-        """There are newer epochs."""
+        """Wake the task that reads newer epochs."""
         if self._subscribers:
             self._moved.set()
 
     def close(self) -> None:
-        """End everybody: the server stops."""
+        """End all subscriptions, because the server stops."""
         self._closed = True
         for subscriber in self._subscribers:
             subscriber.end()
@@ -157,14 +159,14 @@ class EventHub:
         Args:
             address: Address of the client (`remoting.codec.bounds.address_of`).
             after: The last epoch that the client knows; None for the newest.
-            wanted: Filter of the epochs that it gets.
-            may_go_on: Called before anything is sent, every `QUIET_S` at least. False ends the answer.
+            wanted: Filter of the epochs that the client gets.
+            may_go_on: Called before each send, and at least every `QUIET_S`. False ends the answer.
 
         Raises:
             Problem: There are too many subscribers.
         """
         subscriber = _Subscriber(address, may_go_on)
-        # Of many that come together each counts at once, before the next is let in.
+        # If many come together, each counts at once, before the next one is admitted.
         if self._closed or not self._subscribers.admit(subscriber, address):
             raise busy("too many subscribers: try again")
         if self._pump is None or self._pump.done():
@@ -172,7 +174,7 @@ class EventHub:
             self._at = self._newest()
             self._pump = asyncio.create_task(self._run())
         stream = _Stream(self, subscriber, after, wanted)
-        weakref.finalize(stream, self._forget, subscriber)  # where it is never served
+        weakref.finalize(stream, self._forget, subscriber)  # if it is never served
         return stream
 
     async def serve(self, subscriber: _Subscriber, after: EpochMark | None, wanted: EventFilter, send: Send) -> None:
@@ -183,7 +185,7 @@ class EventHub:
             await _write(send, f"retry: {_RETRY_MS}\nid: {last}\n\n".encode())
             while subscriber.goes_on():
                 up_to = self._at
-                # The last in a lake that has taken another's place; until that is noticed, `up_to` is of the other.
+                # `last` is newer if another lake replaced this one. Until that is noticed, `up_to` is of the old lake.
                 if (
                     last.epoch < up_to.epoch
                     or (last.epoch == up_to.epoch and not last.may_be(up_to))
@@ -210,10 +212,10 @@ class EventHub:
     async def _between(
         self, last: EpochMark, up_to: EpochMark, wanted: EventFilter, address: str, *, is_proven: bool
     ) -> bytes:
-        """The text for a subscriber that knows everything up to an epoch; empty where its filter lets nothing pass."""
+        """Return the text for a subscriber that knows all up to an epoch. Empty if nothing passes its filter."""
         ready: list[_Ready] | None
         if last.epoch >= up_to.epoch:
-            ready = None  # of a lake that was here before
+            ready = None  # it is of a lake that was replaced
         elif is_proven and self._ring and self._ring[0].event.epoch <= last.epoch + 1:
             newest = takewhile(lambda each: each.event.epoch > last.epoch, reversed(self._ring))
             ready = [each for each in newest if each.event.epoch <= up_to.epoch][::-1]
@@ -232,7 +234,7 @@ class EventHub:
         return None if found is None else [_Ready(event, _text(event)) for event in found]
 
     async def _run(self) -> None:
-        """Read each new epoch once, and wake everybody; now and then without one, too."""
+        """Read each new epoch once and wake all subscribers. Without news, wake them every `QUIET_S`."""
         loop = asyncio.get_running_loop()
         while True:
             timer = loop.call_later(QUIET_S, self._moved.set)
@@ -247,7 +249,7 @@ class EventHub:
                     found = None if newest.epoch < self._at.epoch else await self._read(self._at, newest)
                 except asyncio.CancelledError:
                     raise
-                except BaseException as error:  # deltalake's panics are no Exception
+                except BaseException as error:  # deltalake's panics do not derive from Exception
                     is_defect = not isinstance(error, RoutelakeError)
                     _log.warning(
                         "cannot read epochs for event subscribers; retrying", error=str(error), exc_info=is_defect
@@ -266,7 +268,7 @@ class EventHub:
 
 
 class _Stream(Response):
-    """Sends by hand: a generator and a task group for each of a thousand subscribers cost too much."""
+    """Answer that sends by itself: a generator and a task group for each of a thousand subscribers cost too much."""
 
     def __init__(self, hub: EventHub, subscriber: _Subscriber, after: EpochMark | None, wanted: EventFilter) -> None:
         super().__init__(None, 200, _HEADERS, "text/event-stream")
@@ -275,7 +277,7 @@ class _Stream(Response):
         self._subscriber = subscriber
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Head, events, end."""
+        """Send the head, the events and the end."""
 
         async def until_gone() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -286,7 +288,7 @@ class _Stream(Response):
         gone = asyncio.create_task(until_gone())
         try:
             await self._serve(send)
-        except RoutelakeError as error:  # the status line is sent: the client comes again
+        except RoutelakeError as error:  # the status line is sent already, and the client will reconnect
             _log.info("event stream closed", error=str(error))
         finally:
             gone.cancel()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads of history, off the event loop.
 
-`lake.history.history.History` blocks while it reads Delta tables. Here its reads run in a few threads of their own; a
-bounded number waits for them. Addresses take turns, and so do the kinds of question of one address: nobody waits behind
-all that another address has asked. Where there is no room, the address with most waiting loses a read, the newest of
-its most frequent kind; of several such addresses, the one that was served last.
+`lake.history.history.History` blocks while it reads Delta tables. So its reads run in a few threads of their own, and a
+bounded number of reads waits for them. Addresses take turns, and so do the kinds of read of one address. No address
+waits for all the reads of another one. If there is no room, the address with most waiting reads loses the newest read
+of its most frequent kind. Of several such addresses, the one that was served last loses a read.
 
-A read ends when its asker has gone, or when its time is over (`lake.delta.query.Interrupt`). Its thread may need some
-time to notice. The next read does not wait for that: there are twice as many threads as reads at a time, so that each
-read may be followed by another while it ends.
+A read ends when its client has gone, or when its deadline has passed (`lake.delta.query.Interrupt`). Its thread may
+need some time to notice. The next read does not wait for that: there are twice as many threads as reads at a time, so
+that each read may be followed by another while it ends.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from schemas.errors import UnavailableError
 _T = TypeVar("_T")
 
 Asker = tuple[str, str]
-"""An address and the kind of its question."""
+"""Address of a client and the kind of its read."""
 
 DEADLINE_S: Final = 30.0
 """Maximum duration of a read, in seconds."""
 _REMEMBERED: Final = 1024
-"""Addresses of which it is known when they were served last."""
+"""Maximum number of addresses for which the pool knows when they were last served."""
 _STOPPING = "this gateway is stopping"
 
 
 class _Read:
-    """A question and its answer."""
+    """A query and its answer."""
 
     __slots__ = ("address", "answer", "counts", "interrupt", "kind", "query", "timer")
 
@@ -50,7 +50,7 @@ class _Read:
         self.answer = answer
         self.interrupt = Interrupt()
         self.counts = False
-        """Flag of a read that counts against the number of reads at a time."""
+        """The read counts against the number of reads at a time."""
         self.timer: asyncio.TimerHandle | None = None
 
     def refuse(self, error: Exception) -> None:
@@ -59,14 +59,14 @@ class _Read:
 
 
 class HistoryPool:
-    """A `History`, asked from the event loop; a fair queue of askers, bounded.
+    """A `History` for callers on the event loop, with a fair and bounded queue.
 
     Args:
         history: History to read.
-        threads: Reads at a time.
-        queue: Reads that may wait for a thread.
+        threads: Maximum number of reads at a time.
+        queue: Maximum number of reads that wait for a thread.
         deadline_s: Maximum duration of a read, in seconds.
-        on_evicted: Called with the address whenever a read is refused for want of room.
+        on_evicted: Callback that gets the address if a read is refused for lack of room.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class HistoryPool:
         deadline_s: float = DEADLINE_S,
         on_evicted: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Threads are started when they are needed."""
+        """Prepare without threads. They are started when they are needed."""
         self._history = history
         self._pool = ThreadPoolExecutor(2 * threads, "http-history")
         self._free = threads
-        """Reads that may start."""
+        """Number of reads that may start."""
         self._may_be_ending = threads
-        """Reads that may still run though no client waits for them."""
+        """Number of reads that may still run although no client waits for them."""
         self._max_waiting = queue
         self._deadline_s = deadline_s
         self._waiting: OrderedDict[str, OrderedDict[str, deque[_Read]]] = OrderedDict()
@@ -97,12 +97,12 @@ class HistoryPool:
 
         Args:
             query: Query, called with the history.
-            asker: Address and kind of request, whose turn the query takes.
+            asker: Address and kind of the read. Addresses and kinds take turns.
             gone: Future that is done when the client has gone.
 
         Raises:
             RoutelakeError: The query has raised it.
-            Problem: Too many reads at once, or the query took too long, or ``gone``.
+            Problem: There are too many reads, the query took too long, or ``gone`` is done.
         """
         loop = asyncio.get_running_loop()
         read = _Read(asker, partial(query, self._history), loop.create_future())
@@ -117,16 +117,16 @@ class HistoryPool:
             answer: _T = await read.answer
             return answer
         finally:
-            read.answer.cancel()  # where this task was cancelled
+            read.answer.cancel()  # if this task was cancelled
             self._end(read)
 
     @property
     def waiting(self) -> int:
-        """Reads that wait for a thread."""
+        """Return the number of reads that wait for a thread."""
         return sum(map(_count, self._waiting.values()))
 
     def close(self) -> None:
-        """Take no more, and end what runs."""
+        """Accept no more reads, and refuse those that wait."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._max_waiting = 0
         for kinds in self._waiting.values():
@@ -136,7 +136,7 @@ class HistoryPool:
         self._waiting.clear()
 
     def _make_room(self, coming: _Read) -> None:
-        """Refuse a read of the address with most; that may be the one to come."""
+        """Refuse a read of the address that has most. That may be the coming read."""
         address = coming.address
         counts = {other: _count(kinds) for other, kinds in self._waiting.items()}
         most = largest_address(counts, address, tie=lambda other: self._served.get(other, 0))
@@ -151,7 +151,7 @@ class HistoryPool:
         read.refuse(refusal)
 
     def _take_out(self, read: _Read) -> None:
-        """Out of the queue, if it is there."""
+        """Remove a read from the queue, if it is there."""
         kinds = self._waiting.get(read.address, OrderedDict())
         reads = kinds.get(read.kind, deque())
         if read in reads:
@@ -175,7 +175,7 @@ class HistoryPool:
         return read
 
     def _run(self) -> None:
-        """Start what may start."""
+        """Start as many waiting reads as may run."""
         loop = asyncio.get_running_loop()
         while self._free > 0 and self._waiting:
             read = self._next()
@@ -195,7 +195,7 @@ class HistoryPool:
         self._end(read)
 
     def _end(self, read: _Read) -> None:
-        """Take out a read that no client waits for any more."""
+        """Remove a read that no client waits for any more."""
         self._take_out(read)
         read.interrupt.set()
         if read.timer is not None:
@@ -214,10 +214,10 @@ class HistoryPool:
             self._free += 1
         else:
             self._may_be_ending += 1
-        if running.cancelled():  # by `close`, before a thread had taken it
+        if running.cancelled():  # by `close`, before a thread took it
             read.refuse(UnavailableError(_STOPPING))
         elif (error := running.exception()) is not None:
-            if not read.answer.done():  # else nobody waits
+            if not read.answer.done():  # otherwise no client waits
                 read.answer.set_exception(error)
         elif not read.answer.done():
             read.answer.set_result(running.result())

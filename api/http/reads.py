@@ -49,14 +49,14 @@ def _token(text: str) -> str:
 
 
 OffsetToken = Annotated[str, AfterValidator(_token)]
-"""An offset, and where a client has it of an answer, the log it is of (`api.gateway.gateway.Gateway.lineage`)."""
+"""An offset. With a lineage it names the event log, too (`api.gateway.gateway.Gateway.lineage`)."""
 WaitMs = Annotated[int, *number(most=MAX_WAIT_MS)]
 
 
 class ReadQuery(BaseModel):
-    """Parameters of every read. An unknown parameter is refused: a misspelt ``as_of`` must not answer from today.
+    """Parameters of every read. An unknown parameter is refused: a misspelt ``as_of`` must not answer from the present.
 
-    A read that has no more than these is one of the tables.
+    A read with only these parameters reads the tables.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -70,12 +70,12 @@ class ReadQuery(BaseModel):
     wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="Maximum wait of `wait_for`, in milliseconds.")
 
     def view(self) -> Reads | None:
-        """The view that is to answer; None where the gateway's settings say."""
+        """Return the view that answers. None if the gateway's settings decide."""
         return Reads.COMMITTED
 
 
 class ViewQuery(ReadQuery):
-    """Parameters of a read of today."""
+    """Parameters of a read of the present."""
 
     reads: Reads | None = Field(
         None,
@@ -102,12 +102,12 @@ class WindowQuery(ReadQuery):
 
     @property
     def is_fresh(self) -> bool:
-        """True: a kept answer of an earlier epoch is not enough."""
+        """Return whether a cached answer of an earlier epoch is not enough."""
         return self.wait_for is not None
 
 
 class PageQuery(BaseModel):
-    """A parameter of lists that have pages, beside those of `ReadQuery`."""
+    """Parameter of lists with pages, in addition to `ReadQuery`."""
 
     cursor: Annotated[str, Field(max_length=4096)] | None = Field(
         None, description="`nextCursor` of the previous page."
@@ -115,7 +115,7 @@ class PageQuery(BaseModel):
 
 
 class PastQuery(ViewQuery):
-    """Parameters of a read of today, or of the past."""
+    """Parameters of a read of the present or of the past."""
 
     as_of: str | None = Field(
         None,
@@ -125,11 +125,11 @@ class PastQuery(ViewQuery):
 
     @property
     def past(self) -> str | None:
-        """The point in time that is asked for; None for today."""
+        """Return the requested point in time. None for the present."""
         return None if self.as_of == NOW else self.as_of
 
     def view(self) -> Reads | None:
-        """The past is in the tables."""
+        """Return the view that answers. The past is in the tables."""
         return self.reads if self.past is None else Reads.COMMITTED
 
     def check(self) -> None:
@@ -144,14 +144,14 @@ class PastQuery(ViewQuery):
 
 
 class Missing(StrEnum):
-    """The answer where there is nothing of the name."""
+    """Kind of answer if the name does not exist."""
 
     PROBLEM = "problem"
     EMPTY = "empty"
 
 
 class MissingQuery(BaseModel):
-    """A parameter of reads of one name, beside those of `ReadQuery`."""
+    """Parameter of reads of one name, in addition to `ReadQuery`."""
 
     missing: Missing = Field(
         Missing.PROBLEM,
@@ -160,7 +160,7 @@ class MissingQuery(BaseModel):
 
     @property
     def is_empty_fine(self) -> bool:
-        """True: an empty result is wanted instead of a problem."""
+        """Return whether an empty result is wanted instead of a problem."""
         return self.missing is Missing.EMPTY
 
 
@@ -180,20 +180,20 @@ class Reading:
 
     @property
     def view(self) -> RouteView:
-        """The newest."""
+        """Newest view."""
         return self.source.view
 
     @property
     def position(self) -> ReadPosition:
-        """The cut that it shows."""
+        """Epoch and offset that the view shows."""
         return ReadPosition(self.source.view.epoch, self.source.offset, lineage=self.context.gateway.lineage)
 
 
 async def begin(request: Request, query: ReadQuery) -> Reading:
-    """Let a read in, and wait for the offset it asks for.
+    """Admit a read, and wait for the offset that it asks for.
 
     Raises:
-        Problem: no token, a parameter given twice, or the offset is not visible in time.
+        Problem: The token is missing, a parameter is given twice, or the offset is not visible in time.
     """
     context = context_of(request)
     context.guard.reader(request)
@@ -218,31 +218,31 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
 async def ask_history(
     request: Request, query: ReadQuery, kind: str, ask: Callable[[History], T]
 ) -> tuple[T, ReadPosition]:
-    """Accept a read of the history; return its result, and an epoch that the result includes at least.
+    """Admit a read of the history. Return its result, and an epoch that the result includes at least.
 
     Args:
-        request: The request, whose address takes turns with others.
+        request: Request. Its address takes turns with others.
         query: Parameters of the request.
-        kind: Kind of the read: its name in the queue.
+        kind: Kind of the read, its name in the queue.
         ask: Query, called in a thread of the history.
 
     Raises:
         RoutelakeError: As `begin`, and what ``ask`` raises.
     """
     reading = await begin(request, query)
-    position = reading.position  # of before: what is read may be newer
+    position = reading.position  # taken first, because the result may be newer
     return await read_history(request, reading.context, kind, ask), position
 
 
 async def ask_past(
     request: Request, context: HttpContext, as_of: str, read: Callable[[History, AsOf], T]
 ) -> tuple[T, ReadPosition]:
-    """Read the tables of an earlier point in time; return the result, and its epoch.
+    """Read the tables of an earlier point in time. Return the result and its epoch.
 
     Args:
-        request: The request, whose address takes turns with others.
+        request: Request. Its address takes turns with others.
         context: Context of the application.
-        as_of: The point in time.
+        as_of: Point in time.
         read: Query, called in a thread of the history.
 
     Raises:
@@ -257,12 +257,12 @@ async def ask_past(
 
 
 async def read_history(request: Request, context: HttpContext, kind: str, ask: Callable[[History], T]) -> T:
-    """Read the history for no longer than the client waits.
+    """Read the history, for as long as the client waits.
 
     Args:
-        request: The request, whose address takes turns with others.
+        request: Request. Its address takes turns with others.
         context: Context of the application.
-        kind: Kind of the read: its name in the queue.
+        kind: Kind of the read, its name in the queue.
         ask: Query, called in a thread of the history.
 
     Raises:
@@ -285,7 +285,7 @@ async def disconnected(request: Request) -> None:
 async def requested_view(
     request: Request, query: PastQuery, read: Callable[[History, AsOf], RouteView]
 ) -> tuple[RouteView, ReadPosition]:
-    """Return the view that is to answer, the current one or a part of an earlier one, and its epoch.
+    """Return the view that answers (the current one or a part of an earlier one) and its epoch.
 
     Args:
         request: The request.
@@ -303,10 +303,10 @@ async def requested_view(
 
 
 def hide_settings(request: Request, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Hide from changes or differences the values that the sender may not see; call it after `begin`.
+    """Remove from changes or differences the values that the sender may not see. Call it after `begin`.
 
-    The values of settings (`schemas.kv.NAMESRV_CONFIG`) are for senders with the permission for GET_NAMESRV_CONFIG;
-    others see which of them changed, when and by whom.
+    The values of settings (`schemas.kv.NAMESRV_CONFIG`) are for senders with the permission for GET_NAMESRV_CONFIG.
+    Other senders see which settings changed, when, and by which user.
 
     Args:
         request: Request of an accepted read.
@@ -317,7 +317,7 @@ def hide_settings(request: Request, rows: Iterable[dict[str, Any]]) -> list[dict
 
 
 def check_once(request: Request) -> None:
-    """Refuse a query parameter that is given twice: which one was meant?
+    """Refuse a query parameter that is given twice, because it is ambiguous.
 
     Raises:
         Problem: 400.
@@ -335,9 +335,9 @@ def address(request: Request) -> str:
 
 
 def next_link(request: Request, cursor: str | None) -> dict[str, str]:
-    """The header that says where the next page is; none at the end.
+    """Return the header with the link to the next page. Empty on the last page.
 
-    It is relative to the page itself (RFC 8288, 3.1): a proxy may have put a path before it.
+    The link is relative to the page itself (RFC 8288, 3.1), because a proxy may have put a path before it.
     """
     if cursor is None:
         return {}
@@ -352,7 +352,7 @@ def answer(
     media: str = JSON,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Response:
-    """Return 200 with a body, or 304 when the client has it; in either case with these headers.
+    """Return 200 with a body, or 304 if the client has it. Both have the same headers.
 
     Args:
         request: The request.
@@ -377,7 +377,7 @@ def list_answer(
     rows: list[dict[str, Any]],
     next_cursor: str | None,
 ) -> Response:
-    """Return `answer` with a page of rows in the format that the client likes best, and the link to the next page.
+    """Return `answer` with a page of rows in the format that the client prefers, and the link to the next page.
 
     Args:
         request: The request.
@@ -397,5 +397,5 @@ def list_answer(
 
 
 def uncached(found: object, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
-    """Return a value as JSON that no cache may keep."""
+    """Return an answer with a value as JSON that no cache may keep."""
     return Response(_encode(found), status, {"cache-control": "no-store", **headers}, JSON)

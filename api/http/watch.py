@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for the next view: what long polls stand on.
+"""Waits for the next view, for long polls.
 
-The gateway says when one of its views has moved (`WatchedView.follow`), and whoever waits for a topic that may have
-another route is woken; each then looks at it, in the cache of encoded answers.
+The gateway reports when one of its views has moved (`WatchedView.follow`). Then every wait for a topic is woken if the
+topic's route may differ. Each woken long poll looks at the route, in the cache of encoded answers.
 
-Where too many wait, one of the address that has most waiting is answered early: `remoting.codec.bounds.FairLimit`.
+If too many clients wait, one of the address with most waits is answered early: `remoting.codec.bounds.FairLimit`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nameserver.view.snapshot import RouteView
 from remoting.codec.bounds import FairLimit
 
 _AT_ONCE: Final = 50
-"""Each takes some 40 us."""
+"""Maximum number of waits that are woken at once. Each takes some 40 us."""
 
 
 class Woken(Enum):
@@ -29,7 +29,7 @@ class Woken(Enum):
     OVER = 2
     """The time is over, the client has gone, or the server stops."""
     CROWDED = 3
-    """Too many wait."""
+    """There are too many waits."""
 
 
 class _Wait:
@@ -51,11 +51,11 @@ def _crowded(wait: _Wait) -> None:
 
 
 class ViewWatch:
-    """Wakes waiters when the view has moved. Lives on the gateway's event loop.
+    """Wakes waits when the view has moved. Used on the gateway's event loop.
 
     Args:
-        max_waiting: The most that wait at a time.
-        on_evicted: Gets the address of each that is answered early.
+        max_waiting: Maximum number of waits at a time.
+        on_evicted: Callback that gets the address of each client that is answered early.
     """
 
     def __init__(self, max_waiting: int, on_evicted: Callable[[str], None] = lambda _: None) -> None:
@@ -69,10 +69,10 @@ class ViewWatch:
         return len(self._waiting)
 
     async def next_view(self, topic: str, timeout_s: float, address: str, gone: asyncio.Future[Any]) -> Woken:
-        """Wait until a topic's route may have changed; between a look at it and this call nothing may be awaited.
+        """Wait until a topic's route may have changed. Between the read of the route and this call, await nothing.
 
         Args:
-            topic: Topic whose route is waited for.
+            topic: Topic of the route.
             timeout_s: Maximum wait, in seconds.
             address: Address of the client (`remoting.codec.bounds.address_of`).
             gone: Future that is done when the client has gone.
@@ -89,10 +89,10 @@ class ViewWatch:
             self._waiting.discard(wait)
 
     def view_moved(self, before: RouteView, after: RouteView) -> None:
-        """Wake those whose topic may have another route, `_AT_ONCE` before anybody else's request is looked at."""
+        """Wake the waits for topics that may have another route, `_AT_ONCE` before other requests get their turn."""
         if not self._waiting:
             return
-        # What else a route is made of: settings are in the KV configuration, too.
+        # The other parts of a route. Settings are in the KV configuration, too.
         is_rest_same = (
             before.groups is after.groups and before.mapping_tables is after.mapping_tables and before.kv is after.kv
         )
@@ -109,7 +109,7 @@ class ViewWatch:
             asyncio.get_running_loop().call_soon(self._wake_some, rest)
 
     def close(self) -> None:
-        """Wake everybody, now and from now on: the server stops."""
+        """End all waits, and refuse new ones, because the server stops."""
         self._closed = True
         for wait in self._waiting:
             wait.end(Woken.OVER)

@@ -23,7 +23,7 @@ from api.http.validation import decode
 from schemas.outcomes import KV_TABLE_FULL, REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 
 _OFF_LOOP_BYTES: Final = 64 * 1024
-"""From here on a body is parsed in a thread."""
+"""A body of this size or more is parsed in a thread."""
 
 _WHY: Final = {
     SINGLE_TOPIC_REFUSED: "a registration with exactly one topic may not create a broker: register all topics first",
@@ -43,10 +43,10 @@ async def read_body(
     *,
     max_bytes: int | None = None,
 ) -> tuple[_T, int]:
-    """The body of a write as ``convert`` makes it of the model, and its size.
+    """Return the body of a write as ``convert`` makes it from the model, and its size.
 
     Raises:
-        Problem: it cannot be accepted; the problem says why.
+        Problem: The body cannot be accepted. The problem says why.
     """
     settings = context.settings
     limit = settings.max_small_body_bytes if max_bytes is None else max_bytes
@@ -63,23 +63,23 @@ def receipt_answer(
     kind: type[ReceiptAnswer] = ReceiptAnswer,
     **more: Any,  # noqa: ANN401 (members of any type)
 ) -> Response:
-    """Return 200 with the outcome of a write; 202 if it is durable, and the live view cannot tell the outcome.
+    """Return 200 with the outcome of a write, or 202 if it is durable but the live view cannot show the outcome.
 
     Args:
         context: Context of the request.
         receipt: Receipt of the gateway.
-        kind: The type of the answer.
-        more: Members of the answer besides those of every receipt; None is left out.
+        kind: Type of the answer.
+        more: Members of the answer in addition to those of every receipt. None is left out.
 
     Raises:
-        Problem: The rules refused it (409; 413 where the KV configuration is full), or a rule failed on it (500).
+        Problem: The rules refused the event (409, or 413 if the KV configuration is full), or a rule failed (500).
     """
     found = kind(
         offset=receipt.offset,
         event_time=rfc3339_ms(receipt.event_time_ms),
         visible=receipt.visible,
         epoch=context.gateway.live_view.view.epoch,
-        outcome=cast("Any", receipt.verdict),  # of a refusal it is not shown
+        outcome=cast("Any", receipt.verdict),  # a refusal does not show it
         **more,
     )
     if receipt.verdict == REJECTED:
