@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of kafka-python, made so that a failed attempt leaves nothing behind."""
+"""Clients of kafka-python, created so that a failed attempt leaves no thread behind."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Client = TypeVar("Client", KafkaAdminClient, KafkaConsumer, KafkaProducer)
 _OPEN: Final = KafkaAccess()
 
 CONNECT_TIMEOUT_S: Final = 10.0
-"""How long to look for a broker."""
+"""Maximum time of a search for a broker, in seconds."""
 
 _RECONNECT_MS: Final = 1000
-"""Longest pause between attempts to reach a broker; kafka-python's 30 s outlast every time-out here."""
+"""Maximum pause between attempts to reach a broker. kafka-python's own 30 s are longer than every time-out here."""
 
 _FETCH_BYTES: Final = 4 * 1024 * 1024
-"""One answer to a consumer; a larger record comes alone."""
+"""Maximum size of one answer to a consumer, in bytes. A larger record comes alone."""
 
 
 def connected(
@@ -33,14 +33,14 @@ def connected(
     access: KafkaAccess = _OPEN,
     **config: Any,  # noqa: ANN401 (as each takes it)
 ) -> Client:
-    """A client that has found its brokers, and was let in.
+    """Create a client that has found its brokers and has access.
 
-    When none answers, kafka-python 3.0 raises in the constructor and leaves a thread behind that goes on connecting for
-    ever: one for each attempt while Kafka is down. So the network client is made here, and ended here.
+    If no broker answers, the constructor in kafka-python 3.0 raises and leaves a thread that tries to connect forever.
+    While Kafka is down, each attempt would leave one thread. So this function creates and closes the network client.
 
     Raises:
-        KafkaError: no broker answers, or not as it should.
-        AccessError: Files that ``access`` names cannot be used.
+        KafkaError: No broker answers, or the answer is not valid.
+        AccessError: A file that ``access`` names cannot be used.
     """
     options = client_options(access)
     made: list[Any] = []
@@ -67,14 +67,14 @@ def entered(
     config: str,
     **options: Any,  # noqa: ANN401 (as each takes it)
 ) -> Client:
-    """The same by a file of client properties, as it stands there now.
+    """Create a client with the current content of a file of client properties.
 
-    With a file the brokers are asked first whether they let us in: that takes milliseconds, while kafka-python goes on
-    trying for `CONNECT_TIMEOUT_S` and does not say why.
+    If there is a file, the access probe asks the brokers first. The probe takes milliseconds, while kafka-python would
+    try for `CONNECT_TIMEOUT_S` and report no reason.
 
     Raises:
-        KafkaError: no broker answers, or not as it should.
-        AccessError: they do not let us in, or the file cannot be used.
+        KafkaError: No broker answers, or the answer is not valid.
+        AccessError: The brokers refuse access, or the file cannot be used.
     """
     access = read_access(config)
     if access.source:
@@ -87,18 +87,18 @@ def entered(
 def log_consumer(
     bootstrap: Sequence[str], partition: TopicPartition, config: str, *, answer_s: float, offset_reset: str
 ) -> KafkaConsumer:
-    """A consumer of a log's one partition.
+    """Create a consumer of the log's only partition.
 
     Args:
-        bootstrap: addresses of brokers.
-        partition: of the log.
-        config: as `KafkaPlace` has it.
-        answer_s: how long Kafka may leave a request unanswered.
-        offset_reset: where to go on from an offset that is not there: ``earliest``, or ``none`` for an error.
+        bootstrap: Addresses of brokers.
+        partition: Partition of the log.
+        config: File of client properties, as in `KafkaPlace`.
+        answer_s: Maximum time that a request may stay unanswered, in seconds.
+        offset_reset: Behaviour at an offset that was deleted: ``earliest`` continues there, ``none`` is an error.
 
     Raises:
-        KafkaError: no broker answers, or not as it should.
-        AccessError: as `entered`.
+        KafkaError: No broker answers, or the answer is not valid.
+        AccessError: As `entered`.
     """
     consumer = entered(
         KafkaConsumer,
@@ -115,20 +115,23 @@ def log_consumer(
 
 
 def close_producer(producer: KafkaProducer) -> None:
-    """End it without waiting for what it has not sent."""
+    """Close a producer without waiting for unsent records."""
     with contextlib.suppress(KafkaError):
-        producer.close(timeout=0)  # flushes first, and goes no further when that fails
-    producer._sender.force_close()  # type: ignore[attr-defined]  # so this ends its thread in any case
+        producer.close(timeout=0)  # flushes first; if that fails, it does not stop the thread
+    producer._sender.force_close()  # type: ignore[attr-defined]  # so this stops the thread in any case
 
 
 def close_consumer(consumer: KafkaConsumer) -> None:
-    """End it within a second."""
+    """Close a consumer within a second."""
     with contextlib.suppress(KafkaError):
         consumer.close(autocommit=False, timeout_ms=1000)
 
 
 def bounds(consumer: KafkaConsumer, partition: TopicPartition, *, first: int, answer_s: float) -> tuple[int, int]:
-    """The log's oldest offset, and the one after the last; ``first`` is Kafka's 0. Raises KafkaError."""
+    """Return the log's oldest offset, and the one after the last. Raises KafkaError.
+
+    ``first`` is the log's offset for Kafka's offset 0.
+    """
     timeout_ms = int(answer_s * 1000)
     begin = consumer.beginning_offsets([partition], timeout_ms=timeout_ms)[partition]
     end = consumer.end_offsets([partition], timeout_ms=timeout_ms)[partition]

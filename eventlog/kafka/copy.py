@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka topic that a log is copied into: with times of the copy's choice, until it is a log.
+"""A Kafka topic into which a log is copied, with the original event times.
 
-Until `KafkaTarget.finish` it has message.timestamp.type=CreateTime, which `eventlog.kafka.topic` refuses as a log.
+Until `KafkaTarget.finish` the topic has message.timestamp.type=CreateTime. `eventlog.kafka.topic` refuses such a topic
+as an event log.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class KafkaTarget:
     """A `eventlog.copy.Target`.
 
     Args:
-        url: Of a Kafka log. The topic's name is followed by where it begins (`eventlog.urls.first_offset`).
+        url: URL of the Kafka log. The first offset is added to the topic's name (`eventlog.urls.first_offset`).
         first: The first offset.
 
     Raises:
-        SetupError: Kafka refuses access, or the topic is not fit.
+        SetupError: Kafka refuses access, or the topic is not suitable.
         UnavailableError: Kafka does not answer.
     """
 
@@ -104,13 +105,13 @@ class KafkaTarget:
                 future.get(timeout=0)  # type: ignore[no-untyped-call]
 
     def finish(self) -> None:
-        """See `Target`. Batches keep the kind of time they were written with."""
+        """See `Target`. The batches in the topic keep their event times."""
         with self._errors("finish"):
             configs = {_TIME_TYPE: TOPIC_CONFIG[_TIME_TYPE]}
             self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topic, configs)])
             deadline = time.monotonic() + BROKERS_S
             while not self._has_log_times() and time.monotonic() < deadline:
-                time.sleep(AGAIN_S)  # brokers hear of it from their controller
+                time.sleep(AGAIN_S)  # brokers get the change from their controller
             ensure_topic(self._admin, self._bootstrap, self._topic)
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class KafkaTarget:
     def _make(self) -> None:
         if self._topic in self._admin.list_topics():
             self._is_log = self._has_log_times()
-            return  # what it holds is compared
+            return  # `eventlog.copy` compares its records
         make_topic(self._admin, self._bootstrap, self._topic, {**TOPIC_CONFIG, _TIME_TYPE: "CreateTime"})
 
     def _has_log_times(self) -> bool:

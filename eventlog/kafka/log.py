@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log in one partition of a Kafka topic, for control planes whose gateways and fold run on several machines.
+"""The log in one partition of a Kafka topic, for gateways and a fold that run on several machines.
 
 How it keeps the promises of `EventLog`:
 
-- *One order*: the topic has one partition, and an append's records go into one record batch, which Kafka takes whole or
-  not at all. Only a list of more than the topic's max.message.bytes needs several batches.
-- *Durable*: acks=all and an idempotent producer. What that survives is the topic's replication factor and
-  min.insync.replicas; Kafka's own default does not fsync, so one broker alone can lose its last second in a power cut.
-- *Event time*: LogAppendTime, the clock of the partition's leader. Kafka does not keep it from going back when that
-  clock is set back, or leadership moves to a broker whose clock is behind. Then readers let time stand until it is
-  caught up (`eventlog.base.in_time`): run NTP on the brokers.
-- *In doubt*: when the answer to a produce request is lost, nobody knows whether the records are in. The producer asks
-  again, without duplicates, for as long as `DELIVERY_TIMEOUT_S`; then ``append`` raises InDoubtError,
-  and they may turn up in the log later. The caller may append them again: events are idempotent
-  facts.
+- *One order*: the topic has one partition. The records of an append form one record batch, which Kafka accepts
+  completely or not at all. Only a list of more than the topic's max.message.bytes needs several batches.
+- *Durable*: acks=all and an idempotent producer. The topic's replication factor and min.insync.replicas decide which
+  failures the records survive. By default Kafka does not fsync, so a single broker can lose its last second in a power
+  cut.
+- *Event time*: LogAppendTime, the clock of the partition's leader. It goes back if that clock is set back, or if a
+  broker with a slower clock becomes leader. Then readers hold time until the clock has caught up
+  (`eventlog.base.in_time`). Run NTP on the brokers.
+- *In doubt*: if the answer to a produce request is lost, it is unknown whether the log has the records. The producer
+  asks again, without duplicates, for `DELIVERY_TIMEOUT_S`. Then ``append`` raises InDoubtError, and the records may
+  still appear in the log later. The caller may append them again, because events are idempotent.
 
-Python's CRC-32C takes 23 ms per 200 KB; with the ``crc32c`` package installed, kafka-python uses that: 0.1 ms.
+CRC-32C in Python takes 23 ms per 200 KB. With the ``crc32c`` package, which kafka-python then uses, it takes 0.1 ms.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ from eventlog.urls import first_offset
 from schemas.errors import InDoubtError, SetupError, UnavailableError
 
 DELIVERY_TIMEOUT_S: Final = 15.0
-"""How long the producer tries. An append waits a little longer than this, never more."""
+"""Maximum time for which the producer tries to deliver, in seconds. An append takes at most a little longer."""
 
 READ_TIMEOUT_S: Final = 15.0
 
 _BATCH_OVERHEAD_BYTES: Final = 1024
-"""Of a record batch of one event, with a RESUME in front and a CLOCK behind."""
+"""Overhead of a record batch of one event, with a RESUME event in front and a CLOCK event behind, in bytes."""
 
 
 class KafkaLog:
-    """An `EventLog` in a Kafka topic, which is made if missing.
+    """An `EventLog` in a Kafka topic. The topic is created if it does not exist.
 
     Args:
         bootstrap: ``host:port`` of some brokers.
-        topic: its name.
-        config: a file of Kafka client properties; empty: Kafka is open.
-        delivery_timeout_s: how long an append is tried.
+        topic: Name of the topic.
+        config: File of Kafka client properties. Empty: no TLS and no authentication.
+        delivery_timeout_s: Maximum time for which an append is tried, in seconds.
 
     Raises:
-        SetupError: Kafka refuses access, or the topic is not fit to be a log; the message says what to do.
-        UnavailableError: no broker answers.
+        SetupError: Kafka refuses access, or the topic is not suitable. The message has the remedy.
+        UnavailableError: No broker answers.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class KafkaLog:
         self._partition = TopicPartition(topic, 0)
         self._first = first_offset(topic)
         self._delivery_timeout_s = delivery_timeout_s
-        # Each client has a lock of its own: a slow append does not hold up a read.
+        # Each client has its own lock, so that a slow append does not delay a read.
         self._append_lock = threading.Lock()
         self._read_lock = threading.Lock()
         self._admin_lock = threading.Lock()
@@ -108,11 +108,11 @@ class KafkaLog:
                 producer = self._open_producer()
             with self._errors("append to", self._close_producer, in_doubt=True):
                 deadline = time.monotonic() + self._delivery_timeout_s + 5
-                # Nothing is sent before the flush (linger), hence the list becomes one batch.
+                # Nothing is sent before the flush (linger), so the list becomes one batch.
                 futures = [producer.send(self._topic, key=key, value=payload, partition=0) for key, payload in records]
                 while not all(future.is_done for future in futures) and time.monotonic() < deadline:
-                    # Again where Kafka found a batch too large: a flush ends when it is split, and its parts linger.
-                    with contextlib.suppress(KafkaError):  # the futures say more
+                    # If Kafka refuses a batch as too large, it is split and the flush ends. Flush the waiting parts.
+                    with contextlib.suppress(KafkaError):  # the futures have the exact error
                         producer.flush(timeout=max(0.0, deadline - time.monotonic()))
                 done = [
                     future.get(timeout=max(0.0, deadline - time.monotonic()))  # type: ignore[no-untyped-call]
@@ -136,14 +136,14 @@ class KafkaLog:
         """See `EventLog.end`."""
         with self._reading() as reader:
             begin, end = reader.bounds()
-            # The last offsets may hold no record, if somebody else wrote in a transaction.
+            # The last offsets have no record if another program has written in a transaction.
             for back in (1, 100, 10_000):
                 if records := reader.fetch(max(begin, end - back), end, back, DEFAULT_READ_BYTES):
                     return LogEnd(end, records[-1].event_time_ms)
             return LogEnd(end, None)
 
     def trim(self, before_offset: int, older_than_ms: int) -> int:
-        """See `EventLog.trim`. One DeleteRecords request; Kafka frees the disk by whole segments, later."""
+        """See `EventLog.trim`. This sends one DeleteRecords request. Kafka frees whole segments of the disk later."""
         with self._reading() as reader:
             begin, end = reader.bounds()
             young = reader.first_since(max(0, older_than_ms))
@@ -168,7 +168,7 @@ class KafkaLog:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[KafkaReader]:
-        """The reader, for one caller at a time."""
+        """Yield the reader, to one caller at a time."""
         with self._read_lock:
             self._check_open()
             if self._reader is None:
@@ -184,7 +184,7 @@ class KafkaLog:
                 acks="all",
                 enable_idempotence=True,
                 batch_size=self._max_message_bytes,
-                # An append flushes; see there. As long as kafka-python allows: a busy machine takes seconds to queue.
+                # `append` flushes. The value is the maximum, because a busy machine takes seconds to queue records.
                 linger_ms=int(self._delivery_timeout_s * 1000) // 2,
                 max_request_size=MAX_MESSAGE_BYTES,
                 max_block_ms=int(self._delivery_timeout_s * 1000),
@@ -200,8 +200,8 @@ class KafkaLog:
             self._admin = entered(KafkaAdminClient, self._bootstrap, self._config, request_timeout_ms=timeout_ms)
         return self._admin
 
-    # After a time-out kafka-python 3.0's producer never sends again, though the broker is back. So a client that failed
-    # is thrown away, and the next call makes another one; that takes 10 ms.
+    # After a time-out, the producer of kafka-python 3.0 never sends again, even if the broker is back. So a client that
+    # failed is closed, and the next call creates a new one in 10 ms.
 
     def _close_producer(self) -> None:
         producer, self._producer = self._producer, None
@@ -225,7 +225,7 @@ class KafkaLog:
     def _errors(
         self, doing: str, close_client: Callable[[], None] = lambda: None, *, in_doubt: bool = False
     ) -> Iterator[None]:
-        """Turn Kafka's errors into ours, and throw away the client that met one."""
+        """Convert Kafka's errors to routelake's errors, and close the client that failed."""
         opens = doing == "open"
         try:
             yield
@@ -242,7 +242,7 @@ class KafkaLog:
             raise
 
     def _why_closed(self, error: Exception) -> Exception:
-        """Return a better error for a Kafka that kafka-python could not reach."""
+        """Return a more precise error if kafka-python could not reach Kafka."""
         if isinstance(error, KafkaTimeoutError):
             from eventlog.kafka.access.probe import check_access
 

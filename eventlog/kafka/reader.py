@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading of an event log in Kafka: for gateways, the fold, audits and copies alike."""
+"""Reader of an event log in Kafka, for gateways, the fold, audits and copies."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from eventlog.urls import first_offset
 from schemas.errors import UnavailableError
 
 ANSWER_S: Final = 60.0
-"""How long Kafka may leave a request unanswered; a fold that gives up is started again, which takes longer."""
+"""Maximum time that a request may stay unanswered, in seconds. It is long, because a restart of the fold is longer."""
 
 _NEW_TOPIC_S: Final = 3.0
-"""How long brokers may take to hear of a topic that another one has made."""
+"""Maximum time until all brokers know a new topic, in seconds."""
 
 POLL_RECORDS: Final = 5_000
 
 
 class KafkaReader:
-    """The one partition of a log, which is there; a `LogReader`. It goes on where it is, or seeks. For one thread.
+    """A `LogReader` of the only partition of an existing log. It reads on from its position, or seeks. For one thread.
 
     Args:
         bootstrap: ``host:port`` of some brokers.
-        topic: its name.
-        config: a file of Kafka client properties; empty: Kafka is open.
-        answer_s: how long Kafka may leave a request unanswered.
+        topic: Name of the topic.
+        config: File of Kafka client properties. Empty: no TLS and no authentication.
+        answer_s: Maximum time that a request may stay unanswered, in seconds.
 
     Raises:
-        UnavailableError: no broker answers, none lets us in, or there is no such topic.
+        UnavailableError: No broker answers, no broker gives access, or the topic does not exist.
     """
 
     def __init__(self, bootstrap: Sequence[str], topic: str, config: str = "", answer_s: float = ANSWER_S) -> None:
@@ -65,11 +65,11 @@ class KafkaReader:
         return max(offset, self.bounds()[0])
 
     def fetch(self, start: int, end: int, max_records: int, max_bytes: int) -> list[LogRecord]:
-        """Records between two offsets that the log has, within the bounds of `read`.
+        """Return records between two offsets of the log, within the bounds of `read`.
 
         Raises:
-            SetupError: the record at ``start`` was deleted.
-            UnavailableError: no answer.
+            SetupError: The record at ``start`` was deleted.
+            UnavailableError: Kafka does not answer.
         """
         records: list[LogRecord] = []
         if start >= end:
@@ -89,10 +89,10 @@ class KafkaReader:
         return records
 
     def first_since(self, time_ms: int) -> int | None:
-        """The offset of the first record with this time or a later one; None if there is none.
+        """Return the offset of the first record with this time or a later one, or None without such a record.
 
         Raises:
-            UnavailableError: no answer.
+            UnavailableError: Kafka does not answer.
         """
         with self._asking() as consumer:
             found = consumer.offsets_for_times({self._partition: time_ms})[self._partition]
@@ -102,13 +102,13 @@ class KafkaReader:
         """The oldest offset, and the one after the last.
 
         Raises:
-            UnavailableError: no answer.
+            UnavailableError: Kafka does not answer.
         """
         with self._asking() as consumer:
             return bounds(consumer, self._partition, first=self.first, answer_s=self.answer_s)
 
     def go_to(self, offset: int) -> None:
-        """Make this the next offset."""
+        """Set the next offset to read."""
         if self._at != offset:
             with self._asking() as consumer:
                 consumer.seek(self._partition, offset - self.first)
@@ -116,17 +116,17 @@ class KafkaReader:
 
     @property
     def at(self) -> int:
-        """The next offset."""
+        """The next offset to read."""
         return self._at
 
     def poll(self, timeout_ms: int, max_records: int) -> list[LogRecord]:
-        """Return the next records; wait for them if needed.
+        """Return the next records. Wait for them if needed.
 
-        The list may be empty although offsets were passed, because Kafka counts its own entries.
+        The list may be empty although the position moved, because Kafka's own entries have offsets too.
 
         Raises:
-            SetupError: the record at `at` was deleted.
-            UnavailableError: no answer.
+            SetupError: The record at `at` was deleted.
+            UnavailableError: Kafka does not answer.
         """
         with self._asking() as consumer:
             polled = consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
@@ -135,11 +135,11 @@ class KafkaReader:
             return [record_of(message, self.first) for message in polled.get(self._partition, ())]
 
     def between(self, start: int, end: int) -> Iterator[list[LogRecord]]:
-        """The records from ``start`` up to, not including, ``end``.
+        """Yield the records from ``start`` up to, not including, ``end``.
 
         Raises:
-            SetupError: some were deleted.
-            UnavailableError: no answer.
+            SetupError: Some of the records were deleted.
+            UnavailableError: Kafka does not answer.
         """
         self.go_to(start)
         deadline = time.monotonic() + self.answer_s
@@ -161,7 +161,7 @@ class KafkaReader:
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[KafkaConsumer]:
-        """The consumer. One that failed is thrown away, and the next call makes another one at the same offset."""
+        """Yield the consumer. If it fails, it is closed, and the next call creates another one at the same offset."""
         if self._closed:
             raise UnavailableError("the event log is closed")
         try:
@@ -197,7 +197,7 @@ class KafkaReader:
         return consumer
 
     def _is_there(self, consumer: KafkaConsumer) -> bool:
-        """Return whether Kafka shows the topic. One that has just started knows no broker yet, not even itself."""
+        """Return whether Kafka shows the topic. A broker that has just started does not know any broker yet."""
         try:
             return bool(consumer.partitions_for_topic(self._topic))
         except MetadataEmptyBrokerList:
@@ -210,7 +210,7 @@ class KafkaReader:
 
 
 def record_of(message: Any, first: int) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the stubs call its fields Any
-    """A record as the log knows it; ``first`` is the log's offset of Kafka's 0."""
+    """Convert a Kafka record to a record of the log. ``first`` is the log's offset for Kafka's offset 0."""
     key = b"" if message.key is None else message.key
     value = b"" if message.value is None else message.value
     return LogRecord(first + message.offset, message.timestamp, key.decode(errors="replace"), value)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Following a Kafka log, and reading a range of it.
 
-Kafka does not say how large records are, so the planner reads every record before the worker does; it keeps of each
-only what it costs.
+Kafka does not report the sizes of records. So the planner reads every record before the worker does, and keeps only
+the cost of each record.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class KafkaTail(LogTail):
     """The tail of a Kafka log.
 
     Raises:
-        SetupError: the topic is not fit to be a log.
-        UnavailableError: no broker answers, or none lets us in: the fold was let in when it started, so that may pass.
+        SetupError: The topic is not suitable for an event log.
+        UnavailableError: No broker answers, or no broker gives access. The fold had access at its start, so a refusal
+            can be temporary.
     """
 
     def __init__(self, bootstrap: Sequence[str], topic: str, config: str = "") -> None:
@@ -45,7 +46,7 @@ class KafkaTail(LogTail):
         self._end: int | None = None
 
     def wait_for_change(self, deadline: float, poll_s: float) -> bool:
-        """See `LogTail`. Kafka itself waits."""
+        """See `LogTail`. The request waits in Kafka."""
         return bool(self._ahead) or self._read_ahead(max(0, round((deadline - time.monotonic()) * 1000)))
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ class KafkaTail(LogTail):
         return begin, self._end
 
     def _costs(self, start: int, limit: int) -> Generator[Cost]:
-        """Up to where the log ended when its bounds were last asked for, if ever, else now."""
+        """See `LogTail`. The costs end at the last known end of the log. Without one, ask for the current end."""
         end = self._bounds()[1] if self._end is None else self._end
         if self._taken_to != start:
             self._ahead.clear()
@@ -83,15 +84,15 @@ class KafkaTail(LogTail):
 
 
 _readers: dict[str, KafkaReader] = {}
-"""By URL. A worker outlives its tasks: the next one goes on where this one ended."""
+"""Readers by URL. A worker process runs many tasks, so the next task reads on where this one ended."""
 
 
 def kafka_records(url: str, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
-    """The records from ``start`` up to, not including, ``end``, in pieces of bounded size.
+    """Yield the records from ``start`` up to, not including, ``end``, in pieces of bounded size.
 
     Raises:
-        SetupError: some were deleted.
-        UnavailableError: no answer.
+        SetupError: Some of the records were deleted.
+        UnavailableError: Kafka does not answer.
     """
     reader = _readers.pop(url, None) or KafkaReader(*parse_url(url))
     try:
@@ -103,6 +104,6 @@ def kafka_records(url: str, start: int, end: int) -> Iterator[Sequence[LogRecord
 
 
 def close_reader(url: str) -> None:
-    """Release what `kafka_records` has kept."""
+    """Close the reader that `kafka_records` keeps for its next call."""
     if (reader := _readers.pop(url, None)) is not None:
         reader.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kafka topic of a log: made as it has to be, or checked; a refusal names the command that mends it."""
+"""The Kafka topic of a log: created with the right settings, or checked. An error names the command that repairs it."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from schemas.errors import SetupError
 log = structlog.get_logger("routelake.log")
 
 MAX_MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + 2 * MAX_KEY_BYTES
-"""max.message.bytes of the topic: it bounds the record batch, which is a little larger than its one payload."""
+"""max.message.bytes of the topic. It bounds a record batch, which is a little larger than its only payload."""
 
 _SIZE: Final = "max.message.bytes"
 
 TOPIC_CONFIG: Final = {
     "message.timestamp.type": "LogAppendTime",
     "cleanup.policy": "delete",
-    "retention.ms": "-1",  # only what has been folded may go, and only the fold knows what that is
+    "retention.ms": "-1",  # only folded records may be deleted, and only the fold knows which records are folded
     "retention.bytes": "-1",
     _SIZE: str(MAX_MESSAGE_BYTES),
 }
-"""What a topic is made with. An existing topic must agree, except on max.message.bytes, which then is the limit."""
+"""Settings of a new topic. An existing topic must have the same, except for max.message.bytes, which is its limit."""
 
 BROKERS_S: Final = 15.0
-"""How long a topic may wait for the brokers that its replicas need."""
+"""Maximum time for which a new topic waits for the brokers of its replicas, in seconds."""
 
 AGAIN_S: Final = 0.2
 
 
 def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) -> tuple[str, int]:
-    """Make the topic, or check the one that is there.
+    """Create the topic, or check the existing one.
 
     Returns:
-        Its topic id (Kafka 2.8 and newer give one to each) and its max.message.bytes.
+        The topic id (in Kafka 2.8 and newer each topic has one), and the limit max.message.bytes.
 
     Raises:
-        SetupError: it is not fit to be a log.
-        KafkaError: as Kafka reports it.
+        SetupError: The topic is not suitable for an event log.
+        KafkaError: Kafka reports another error.
     """
     if topic not in admin.list_topics():
         make_topic(admin, bootstrap, topic, TOPIC_CONFIG)
@@ -79,14 +79,14 @@ def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) 
 
 
 def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, config: Mapping[str, str]) -> None:
-    """Make a topic of one partition, or wait for the one that another process makes.
+    """Create a topic of one partition, or wait for the one that another process creates.
 
-    A Kafka that has just started answers before its brokers have registered (InvalidReplicationFactorError); so it does
-    while fewer are up than the topic has replicas.
+    Kafka answers InvalidReplicationFactorError while fewer brokers have registered than the topic has replicas, for
+    example just after a start. Then the creation is tried again.
 
     Raises:
-        SetupError: Kafka refuses it.
-        KafkaError: it cannot be made yet, or Kafka does not answer.
+        SetupError: Kafka refuses the topic.
+        KafkaError: The topic cannot be created yet, or Kafka does not answer.
     """
     deadline = time.monotonic() + BROKERS_S
     while True:
@@ -96,7 +96,7 @@ def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, co
         except TopicAlreadyExistsError:
             admin.wait_for_topics([topic])  # another process was faster
         except (PolicyViolationError, InvalidConfigurationError) as error:
-            if config.get(_SIZE) is not None:  # managed Kafkas allow less, each another size
+            if config.get(_SIZE) is not None:  # managed Kafka services allow smaller sizes only
                 config = {name: value for name, value in config.items() if name != _SIZE}
                 log.warning(
                     "Kafka refuses max.message.bytes; using the cluster's default", topic=topic, error=str(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SQLite file that holds a log: made, checked, connected to, and what its errors mean to an operator."""
+"""A SQLite file with a log: creation, checks, connections, and error messages for operators."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from eventlog.sqlite.start import begin_generation, read_generation, why_not_wri
 from schemas.errors import InDoubtError, RoutelakeError, SetupError, UnavailableError
 
 FORMAT_VERSION: Final = 1
-"""Of the file (meta.format_version); payloads carry their own."""
+"""Format version of the file (meta.format_version). Payloads have a format version of their own."""
 
 MOVED: Final = "moved"
-"""In its place, in a log that went elsewhere: older versions refuse it, too (docs/adr/0018)."""
+"""Value in place of the format version in a log that was moved. Older versions refuse it too (docs/adr/0018)."""
 
 _MOVED_TO: Final = "moved_to"
 
 LARGE_WAL_BYTES: Final = 256 * 1024 * 1024
-"""Size of the -wal, a few MiB, at which SQLite resets it unless a process still reads older data."""
+"""Size of the -wal file, in bytes, from which on it counts as large. SQLite normally resets it after a few MiB."""
 
 BUSY_TIMEOUT_S: Final = 10.0
-"""How long to wait for another process's append."""
+"""Maximum wait for an append of another process, in seconds."""
 
 _SCHEMA: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -36,22 +36,22 @@ _SCHEMA: Final = (
 
 
 def open_for_writing(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
-    """A connection that appends, to a log that is made if there is none.
+    """Open a connection that appends. Create the log if it does not exist.
 
     Raises:
-        SetupError: the file is something else.
-        sqlite3.Error: see `sqlite_errors` for what they mean.
+        SetupError: The file is not an event log of this format.
+        sqlite3.Error: SQLite fails; `sqlite_errors` converts the error.
     """
     writer = _connect(path, "rwc", busy_timeout_s)
     try:
-        # Before anything is written to a file that may be somebody else's.
+        # The check comes before the first write, because the file may belong to another program.
         if not (_check_format(writer, path) and read_generation(writer)):
             _begin(writer, path)
         _use_wal(writer, busy_timeout_s)
         writer.execute("PRAGMA synchronous = FULL")
-        writer.execute("PRAGMA secure_delete = OFF")  # Debian's default writes every trimmed page once more
+        writer.execute("PRAGMA secure_delete = OFF")  # Debian's default overwrites every trimmed page
         writer.execute("PRAGMA journal_size_limit = 67108864")
-        # Proves that the file can be written, before anybody relies on it.
+        # Checks that the file can be written, before the log is used.
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("ROLLBACK")
     except BaseException:
@@ -61,10 +61,10 @@ def open_for_writing(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
 
 
 def connect_reader(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
-    """A connection that only reads an existing log. The caller serialises its use between threads.
+    """Open a connection that only reads an existing log. The caller serialises its use between threads.
 
     Raises:
-        sqlite3.Error: see `sqlite_errors` for what they mean.
+        sqlite3.Error: SQLite fails; `sqlite_errors` converts the error.
     """
     reader = _connect(path, "rw", busy_timeout_s)
     reader.execute("PRAGMA query_only = ON")
@@ -78,22 +78,22 @@ def read_log_id(reader: sqlite3.Connection) -> str:
 
 
 def moved_to(connection: sqlite3.Connection) -> str:
-    """URL to which the log was moved; empty if it is still here."""
+    """URL to which the log was moved, or empty if it was not moved."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (_MOVED_TO,)).fetchone()
     return "" if row is None else str(row[0])
 
 
 def refuse_moved(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises SetupError if the log went elsewhere."""
+    """Raise SetupError if the log was moved."""
     if to := moved_to(connection):
         raise SetupError(f"the event log {path} was moved to {to}. Start with --event-log {to}.", path=str(path))
 
 
 def mark_moved(path: Path, to: str) -> None:
-    """Write down that the log went elsewhere, in the file alone. Nobody else has it open.
+    """Mark the log as moved, in the file itself and not in its WAL. No other process may have the log open.
 
     Raises:
-        sqlite3.Error: see `sqlite_errors` for what they mean.
+        sqlite3.Error: SQLite fails; `sqlite_errors` converts the error.
     """
     with contextlib.closing(_connect(path, "rw", BUSY_TIMEOUT_S)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
@@ -105,7 +105,7 @@ def mark_moved(path: Path, to: str) -> None:
 
 
 def wal_bytes(path: Path) -> int:
-    """Size of a log's -wal."""
+    """Size of the -wal file of a log, in bytes."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size
     except OSError:
@@ -121,7 +121,7 @@ def who_holds_the_wal(path: Path) -> str:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """Identity of a file, the same as long as the path names the same file; None if there is no file."""
+    """Identity of a file: device and inode. None if the file does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -130,14 +130,14 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 def _connect(path: Path, mode: str, busy_timeout_s: float) -> sqlite3.Connection:
-    """Autocommit; usable from any thread, one at a time."""
+    """Open a connection with autocommit. Any thread may use it, but only one at a time."""
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}", uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
     )
 
 
 def _begin(writer: sqlite3.Connection, path: Path) -> None:
-    """Make the log, if there is none yet, and give it a generation, in rollback mode: so it is in the file alone."""
+    """Create the log if needed, and write its generation in rollback mode, so that it is in the file and in no WAL."""
     writer.execute("PRAGMA journal_mode = DELETE")
     writer.execute("PRAGMA synchronous = FULL")
     writer.execute("BEGIN EXCLUSIVE")
@@ -154,7 +154,7 @@ def _begin(writer: sqlite3.Connection, path: Path) -> None:
 
 
 def _use_wal(writer: sqlite3.Connection, timeout_s: float) -> None:
-    """Switch to WAL. Where several processes make the file at once SQLite reports "busy" here without waiting."""
+    """Switch to WAL mode. While other processes create the same file, SQLite reports "busy" without waiting: retry."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -177,10 +177,10 @@ def _make(writer: sqlite3.Connection) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return True if the file holds a log of this format, False if it is still empty.
+    """Return True if the file has a log of this format, False if the file is still empty.
 
     Raises:
-        SetupError: it holds something else.
+        SetupError: The file has other content.
     """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
@@ -205,7 +205,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
 
 @contextlib.contextmanager
 def sqlite_errors(path: Path, doing: str, *, at_start: bool = False) -> Iterator[None]:
-    """Turn SQLite's errors into ours: what an operator must do, or try again."""
+    """Convert SQLite's errors to errors with a remedy for the operator, or with the advice to try again."""
     try:
         yield
     except sqlite3.Error as error:
@@ -225,7 +225,7 @@ def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool)
             "another process has locked it for too long. Find it with `fuser -v " + str(path) + "`",
         )
     elif code == sqlite3.SQLITE_FULL:
-        kind, why = UnavailableError, "the disk is full. Free some space on it"  # at a start, too: it may pass
+        kind, why = UnavailableError, "the disk is full. Free some space on it"  # may be temporary, even at a start
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         why = "there is no such file" if doing == "read" and not path.exists() else why_not_writable(path)
     elif code == sqlite3.SQLITE_IOERR:
@@ -242,5 +242,5 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 
 def _primary_code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; 0 for the module's own errors."""
+    """SQLite's primary result code, or 0 for errors of the sqlite3 module itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

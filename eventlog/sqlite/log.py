@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded log: one SQLite file in WAL mode. No server to start, and several processes may append at once.
+"""The embedded log: one SQLite file in WAL mode. It needs no server, and several processes may append at once.
 
 How an append keeps the promises of `EventLog`:
 
-1. The file's only write lock is taken; other processes that append wait (busy timeout).
-2. Under that lock the tail is read: the new offsets follow it without a gap, and the event time is never less than
-   the tail's, whatever the clock does (`eventlog.stamps`).
-3. The rows are inserted, and the commit writes them to the WAL with one fsync (synchronous=FULL).
-4. Only then are the offsets returned. Killed before the fsync, nothing is in; killed after it, everything is.
+1. The append takes the file's only write lock. Other processes that append wait (busy timeout).
+2. Under the lock it reads the last record. The new offsets follow without a gap, and the new event time is never less,
+   even if the clock is wrong (`eventlog.stamps`).
+3. It inserts the rows. The commit writes them to the WAL with one fsync (synchronous=FULL).
+4. Then it returns the offsets. If the process is killed before the fsync, the log has none of the rows. If it is killed
+   after the fsync, the log has all of them.
 
-Few events are all that in one statement, which is the cheapest way.
+For few events, one statement does all of this, because that is fastest.
 
-Readers have connections of their own: in WAL mode they see the last commit and never hold up the writer.
+Readers have their own connections. In WAL mode they see the last commit and never delay the writer.
 
-Offsets have no gaps, so a reader that meets one knows that somebody deleted records; `pipelines.source` fails then.
-Trimming takes rows from the old end only, a few at a time, and SQLite's AUTOINCREMENT counter outlives the rows. The
-pages of trimmed rows are used again; the file does not shrink.
+Offsets have no gaps, so a gap shows that records were deleted. `pipelines.source` then fails. A trim deletes only the
+oldest rows, a few at a time. SQLite's AUTOINCREMENT counter keeps the last offset after its row is deleted. SQLite uses
+the pages of trimmed rows again, so the file does not shrink.
 
-How the file is made and opened: `eventlog.sqlite.file`. What is proved before a log is used, and who may use it
-meanwhile: `eventlog.sqlite.start`.
+`eventlog.sqlite.file` creates and opens the file. `eventlog.sqlite.start` checks a log before its use and locks it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ log = structlog.get_logger("routelake.log")
 
 _TRIM_RECORDS: Final = 1_000
 _TRIM_BYTES: Final = 4 * 1024 * 1024
-# One step of a trim: it holds the write lock for a few milliseconds, so that appends hardly wait.
+# Size of one step of a trim. A step holds the write lock for a few milliseconds, so that appends hardly wait.
 
 _TAIL: Final = (
     "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'event'),"
@@ -72,7 +72,7 @@ _TAIL: Final = (
 )
 
 _AT_ONCE: Final = 64
-"""Events in one INSERT."""
+"""Maximum number of events in one INSERT."""
 
 T = TypeVar("T")
 
@@ -81,14 +81,14 @@ class SqliteLog:
     """An `EventLog` in a SQLite file.
 
     Args:
-        path: the file, made if missing; its directory must exist.
-        stamps: asked for event times under the append lock.
-        busy_timeout_s: how long to wait for other processes before UnavailableError.
+        path: Path of the file. The file is created if it does not exist; its directory must exist.
+        stamps: Source of event times, called under the write lock.
+        busy_timeout_s: Maximum wait for other processes before UnavailableError, in seconds.
 
     Raises:
-        SetupError: the directory is missing or read-only, the disk is full, the file is no event log, of a newer
-            format, lacks records, or lies beside the WAL of another one.
-        UnavailableError: another process held the file for longer than ``busy_timeout_s``.
+        SetupError: The directory is missing or read-only, or the file is not an event log. Or the log has a newer
+            format, lacks records, or has the WAL of another log.
+        UnavailableError: The disk is full, or another process held the file for longer than ``busy_timeout_s``.
     """
 
     limits = NO_LIMITS
@@ -103,7 +103,7 @@ class SqliteLog:
         self._not_after_ms: int | None = None
         self._refusal: Exception | None = None
         self._warned_bytes = LARGE_WAL_BYTES
-        """The -wal's size from which on it is spoken of."""
+        """Size of the -wal file from which on the next warning is logged, in bytes."""
         self._held = LockedLog(path)
         try:
             with sqlite_errors(path, "open", at_start=True):
@@ -150,7 +150,7 @@ class SqliteLog:
         return self._write(insert, "append to", one_statement=len(entries) <= _AT_ONCE)
 
     def _stamp(self, last_offset: int | None, last_time_ms: int | None) -> int:
-        """Called by the INSERT, under the write lock. SQLite does not pass on what is raised here: `insert` does."""
+        """Return the event time for the INSERT, under the write lock. SQLite drops errors, so `insert` raises them."""
         try:
             self._check_file()
             time_ms = self._stamps.next(last_time_ms)
@@ -191,7 +191,7 @@ class SqliteLog:
             dropped += self._write(partial(self._delete_up_to, last), "trim")
 
     def _look_at_wal(self) -> None:
-        """Say that the -wal is large, and again whenever it has doubled."""
+        """Log a warning if the -wal file is large, and again each time that its size has doubled."""
         size = wal_bytes(self._path)
         if size < LARGE_WAL_BYTES:
             self._warned_bytes = LARGE_WAL_BYTES
@@ -218,7 +218,7 @@ class SqliteLog:
                 self._held.close()
 
     def _write(self, work: Callable[[sqlite3.Connection], T], doing: str, *, one_statement: bool = False) -> T:
-        """Run ``work`` in one durable transaction; ``one_statement`` is one by itself."""
+        """Run ``work`` in one durable transaction. If ``one_statement``, the statement itself is the transaction."""
         with self._write_lock:
             self._check_open()
             with sqlite_errors(self._path, doing):
@@ -248,7 +248,10 @@ class SqliteLog:
             raise UnavailableError("the event log is closed")
 
     def _check_file(self) -> None:
-        """Without the file's name, what is written would be lost with the last open handle. Under the write lock."""
+        """Make sure that the path still names the file. Otherwise all writes would be lost at the last close.
+
+        The caller holds the write lock.
+        """
         if file_identity(self._path) != self._identity:
             raise UnavailableError(
                 f"the event log {self._path} was removed or replaced while in use."
@@ -259,9 +262,9 @@ class SqliteLog:
 
 @cache
 def _insert(count: int) -> str:
-    """INSERT of so many (key, payload), behind the tail."""
+    """Return an INSERT of ``count`` pairs (key, payload) after the last record."""
     rows = ", ".join(f"({number}, ?, ?)" for number in range(1, count + 1))
-    return (  # made of numbers and question marks
+    return (  # safe, as it is made of numbers and question marks
         f"WITH tail (last, event_time_ms) AS ({_TAIL}),"  # noqa: S608
         " stamped (last, event_time_ms) AS MATERIALIZED (SELECT last, stamp(last, event_time_ms) FROM tail)"
         " INSERT INTO event (offset, event_time_ms, key, payload)"
@@ -273,7 +276,7 @@ class SqliteReader:
     """A reader of an existing log, for one thread at a time.
 
     Raises:
-        SetupError: there is no log at ``path``, or it went elsewhere.
+        SetupError: There is no log at ``path``, or the log was moved.
     """
 
     def __init__(self, path: Path) -> None:
@@ -322,7 +325,7 @@ def read_records(reader: sqlite3.Connection, start_offset: int, max_records: int
 
 
 def _kept_from(reader: sqlite3.Connection, offset: int) -> int:
-    """There are no gaps: what is missing was deleted, wherever it is."""
+    """See `EventLog.kept_from`. A SQLite log has no gaps, so every missing record was deleted."""
     first, end = reader.execute(
         "SELECT (SELECT min(offset) FROM event WHERE offset >= ?),"
         " (SELECT seq + 1 FROM sqlite_sequence WHERE name = 'event')",
@@ -332,7 +335,7 @@ def _kept_from(reader: sqlite3.Connection, offset: int) -> int:
 
 
 def _last_of_trim_step(reader: sqlite3.Connection, before_offset: int, older_than_ms: int) -> int | None:
-    """The last offset that the next step of a trim may drop; None when nothing is left to drop."""
+    """The last offset that the next step of a trim may delete, or None at the end of the trim."""
     cursor = reader.execute(
         "SELECT offset, event_time_ms, length(payload) FROM event"
         " WHERE offset < min(?, (SELECT max(offset) FROM event)) ORDER BY offset LIMIT ?",
@@ -343,7 +346,7 @@ def _last_of_trim_step(reader: sqlite3.Connection, before_offset: int, older_tha
     with contextlib.closing(cursor):
         for offset, event_time_ms, size in cursor:
             total_bytes += size
-            # Event times do not decrease, so the first one that is too young ends the search.
+            # Event times do not decrease, so the first one that is too recent ends the search.
             if event_time_ms >= older_than_ms or (last is not None and total_bytes > _TRIM_BYTES):
                 break
             last = offset

@@ -2,19 +2,20 @@
 """Checks of a SQLite log before its first use: the ``-wal`` belongs to the file, and no offset is missing.
 
 SQLite replays any ``-wal`` next to a file if its frames are intact. If the file was restored from a copy, the ``-wal``
-belongs to another file: old and new pages form one database, with records missing in the middle and acknowledged writes
-after them. So file and WAL carry an identity, the *generation*::
+belongs to another file. Then old and new pages form one database, with missing records in the middle and acknowledged
+writes after them. So file and WAL have an identity, the *generation*::
 
     meta             generation = 3f2c...             a page that is never written again: it is only in the file
     sqlite_sequence  ('event', 3000)                  a page that every append writes: it is in every WAL
                      ('generation:3f2c...', 0)
 
-It is written in rollback mode, when there is no WAL. A copy has none (`clear_generation`): it gets its own when it is
-first opened, and until then every WAL next to it is foreign. A copy made by hand of the very file that the WAL belongs
-to has the same generation. There the offsets decide: their count, their sum and the counter must agree.
+The generation is written in rollback mode, while there is no WAL. A backup has no generation (`clear_generation`). It
+gets one when it is first opened, and until then every WAL next to it is foreign. If a copy was made by hand of the file
+that the WAL belongs to, both have the same generation. Then the offsets decide: count, sum and counter must agree.
 
-The first process that opens a log makes these checks, with `LockedLog` held exclusively. Processes that open it while
-others have it open rely on them. The checks use a connection that cannot write, so a refused file is not changed.
+The first process that opens a log makes these checks, while it holds `LockedLog` exclusively. Later processes rely on
+these checks as long as any process has the log open. The checks use a read-only connection, so a refused file is not
+changed.
 
 Source: https://sqlite.org/walformat.html, "Recovery"; https://sqlite.org/autoinc.html; https://sqlite.org/uri.html
 (immutable: the file alone, without its WAL).
@@ -40,7 +41,7 @@ LOCK_SUFFIX: Final = "-lock"
 """Suffix of the lock file next to the log. A process that has the log open holds its flock."""
 
 WAIT_S: Final = 60.0
-"""How long to wait for a process that is proving the log: ten million records take it three seconds."""
+"""Maximum wait for a process that checks the log, in seconds. The check of ten million records takes three seconds."""
 
 _POLL_S: Final = 0.02
 
@@ -54,15 +55,15 @@ _WAY_OUT: Final = (
 
 
 class LockedLog:
-    """The lock on a log: shared by all processes that have it open, exclusive for one that proves or replaces it.
+    """The lock on a log. Processes that use the log share it. A process that checks or replaces the log holds it alone.
 
     Attributes:
-        alone: Nobody else has the log open, and nobody can open it before `share`.
+        alone: Whether no other process has the log open. No other process can open it before `share`.
 
     Raises:
-        SetupError: The lock's file cannot be made.
+        SetupError: The lock file cannot be created.
         UnavailableError: The disk is full or failing.
-        UnavailableError: Somebody has held it exclusively for longer than `wait_s`.
+        UnavailableError: Another process has held the lock exclusively for longer than `wait_s`.
     """
 
     def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
@@ -91,14 +92,14 @@ class LockedLog:
             raise
 
     def share(self) -> None:
-        """Let others open the log, too."""
+        """Allow other processes to open the log."""
         if self.alone:
             self.alone = False
-            # Another one may come first and prove it again: this one has the log open by then, but does not use it yet.
+            # Another process may get the lock first and check the log again. This process does not use the log yet.
             fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def close(self) -> None:
-        """Release it."""
+        """Release the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -121,11 +122,13 @@ class Extent:
 
 
 def prove(path: Path) -> None:
-    """Prove a log that nobody else has open. An empty or missing file is in order; what is no log of ours is not asked.
+    """Check a log that no other process has open.
+
+    An empty or missing file passes, and so does a file that is not an event log.
 
     Raises:
         SetupError: The file and its WAL do not belong together, or records are missing.
-        sqlite3.Error: SQLite cannot read it; see `eventlog.sqlite.file.sqlite_errors`.
+        sqlite3.Error: SQLite cannot read the log; see `eventlog.sqlite.file.sqlite_errors`.
     """
     wal = path.with_name(path.name + "-wal")
     has_wal = _size(wal) > 0
@@ -135,7 +138,7 @@ def prove(path: Path) -> None:
         return
     if has_wal:
         with contextlib.closing(_connect(path, "immutable=1")) as file, contextlib.suppress(sqlite3.DatabaseError):
-            # Of a file that a power cut tore in the middle of a checkpoint the WAL has the pages in question.
+            # If a power cut interrupted a checkpoint, the file alone may be unreadable, but the WAL has those pages.
             _compare(path, file)
     with contextlib.closing(_connect(path, "mode=ro")) as connection:
         try:
@@ -148,16 +151,16 @@ def prove(path: Path) -> None:
 
 
 def check_extent(path: Path, connection: sqlite3.Connection, *, whole: bool) -> Extent:
-    """Prove that no offset is missing.
+    """Check that no offset is missing.
 
     Args:
-        path: Names the log in the error.
-        connection: To the log, which nobody changes meanwhile.
-        whole: Check every page of the file as well (PRAGMA quick_check): twice the time.
+        path: Path of the log, for the error message.
+        connection: Connection to the log. No process may write to the log during the check.
+        whole: Check every page of the file too (PRAGMA quick_check), which doubles the time.
 
     Raises:
         SetupError: Records are missing, or pages contradict each other.
-        sqlite3.Error: SQLite cannot read it.
+        sqlite3.Error: SQLite cannot read the log.
     """
     first, last, count, total, counter = connection.execute(
         "SELECT min(offset), max(offset), count(*), sum(offset),"
@@ -167,7 +170,7 @@ def check_extent(path: Path, connection: sqlite3.Connection, *, whole: bool) -> 
         if counter:
             raise _hole(path, 1, counter)
         return Extent(1, 1)
-    # The last record always stays (EventLog.trim), so that the counter stands at it.
+    # The last record always stays (EventLog.trim), so the counter equals its offset.
     if count != last - first + 1 or total != (first + last) * count // 2:
         raise _hole(path, *_first_gap(connection, first, last))
     if counter != last:
@@ -180,18 +183,18 @@ def check_extent(path: Path, connection: sqlite3.Connection, *, whole: bool) -> 
 
 
 def read_generation(connection: sqlite3.Connection) -> str | None:
-    """The generation in the file; empty in a copy that was not opened yet, None in a log from before there were any."""
+    """The generation in the file: empty in a backup that was not opened yet, None in an old log without generations."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (_GENERATION,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def begin_generation(connection: sqlite3.Connection) -> None:
-    """Give the log a new generation, in a transaction of the caller's, in rollback mode."""
+    """Give the log a new generation. The caller has opened a transaction in rollback mode."""
     _write_generation(connection, uuid.uuid4().hex)
 
 
 def clear_generation(connection: sqlite3.Connection) -> None:
-    """Make the file a copy that belongs to no WAL, in a transaction of the caller's, in rollback mode."""
+    """Clear the generation, so that no WAL fits the file. The caller has opened a transaction in rollback mode."""
     _write_generation(connection, "")
 
 
@@ -206,7 +209,7 @@ def why_not_writable(path: Path, error: OSError | None = None) -> str:
         return f"this user (uid {os.getuid()}) may not write the file"
     if error is not None and not isinstance(error, PermissionError):
         return f"{error.filename}: {error.strerror}"
-    # SQLite keeps its WAL beside the file, so the directory must be writable as well.
+    # SQLite keeps its WAL next to the file, so the directory must be writable too.
     return f"the directory {directory} is read-only, or this user (uid {os.getuid()}) may not write to it"
 
 
@@ -217,17 +220,17 @@ def _write_generation(connection: sqlite3.Connection, generation: str) -> None:
 
 
 def _compare(path: Path, file: sqlite3.Connection) -> None:
-    """Compare the file without its WAL to the two together.
+    """Compare the file without its WAL to the file with its WAL.
 
     Raises:
-        SetupError: They are of two generations, or the WAL is older than the file.
+        SetupError: They have different generations, or the WAL is older than the file.
         sqlite3.DatabaseError: The file alone cannot be read.
     """
     if not _has_meta(file):
         return
     generation = read_generation(file)
     if generation is None:
-        return  # the offsets must do
+        return  # without a generation, only the offsets are checked
     (counter,) = file.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
     with contextlib.closing(_connect(path, "mode=ro")) as both:
         rows = dict(both.execute("SELECT name, seq FROM sqlite_sequence"))
@@ -238,7 +241,7 @@ def _compare(path: Path, file: sqlite3.Connection) -> None:
 
 
 def _first_gap(connection: sqlite3.Connection, first: int, last: int) -> tuple[int, int]:
-    """The first offsets that are missing between two."""
+    """The first range of missing offsets between ``first`` and ``last``."""
     row = connection.execute(
         "SELECT offset + 1, following - 1 FROM"
         " (SELECT offset, lead(offset) OVER (ORDER BY offset) AS following FROM event)"

@@ -17,14 +17,14 @@ from schemas.events import HEAD_BYTES
 
 _PIECE_RECORDS: Final = 10_000
 _PIECE_BYTES: Final = 8 * 1024 * 1024
-"""One Arrow batch in the Python worker, and in the JVM."""
+"""Maximum size of one Arrow batch in the Python worker and in the JVM, in bytes."""
 
 
 class SqliteTail(LogTail):
     """The tail of a SQLite log.
 
     Raises:
-        SetupError: there is no log at ``path``.
+        SetupError: There is no log at ``path``.
     """
 
     first_offset = 1
@@ -46,7 +46,7 @@ class SqliteTail(LogTail):
         """See `LogTail`."""
         with sqlite_errors(self._path, "read"):
             while True:
-                # Changes with every commit of another connection, and costs no look at any table.
+                # The version changes with every commit of another connection. To read it, SQLite reads no table.
                 (version,) = self._reader.execute("PRAGMA data_version").fetchone()
                 if version != self._seen_version:
                     self._seen_version = version
@@ -91,8 +91,8 @@ def sqlite_records(path: Path, start: int, end: int) -> Iterator[Sequence[LogRec
     """The records from ``start`` up to, not including, ``end``, in pieces of bounded size.
 
     Raises:
-        SetupError: some were deleted. A SQLite log has no gaps.
-        UnavailableError: the file cannot be read.
+        SetupError: Some of the records were deleted. A SQLite log has no gaps.
+        UnavailableError: The file cannot be read.
     """
     with sqlite_errors(path, "read"), closing(connect_reader(path)) as reader:
         while start < end:

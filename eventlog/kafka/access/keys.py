@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka client properties that an event log in Kafka accepts, and the objection to each other one. Pure.
+"""Kafka client properties that an event log in Kafka accepts, and the problem with each other one. Pure.
 
 Passwords, secrets and keys may be ``file:PATH`` or ``env:NAME``.
 
@@ -46,7 +46,7 @@ PROPERTIES: Final = {
     "ssl.enabled.protocols": "TLSv1.2, TLSv1.3, or both.",
     "client.id": "Name of routelake in the broker's log and quotas.",
 }
-"""Property -> its values and meaning."""
+"""Accepted properties, with their values and meaning."""
 
 KNOWN: Final = frozenset(PROPERTIES)
 

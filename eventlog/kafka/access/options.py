@@ -26,18 +26,18 @@ from eventlog.kafka.access.settings import AccessError, KafkaAccess, OAuth
 _ANSWER_S: Final = 10.0
 _MAX_BYTES: Final = 1024 * 1024
 _KEPT_SHARE: Final = 0.8
-"""Of its life a token is used again; then there is time left to use the next one (Kafka's own default)."""
+"""Share of a token's lifetime after which a new token is requested. It is Kafka's own default."""
 _SHORT_LIFE_S: Final = 300.0
 """Lifetime of a token, in seconds, if its endpoint does not name one."""
 
 
 class Tokens(AbstractTokenProvider):
-    """Token provider for kafka-python, which asks at each connect and when a token must be shown again. Thread-safe.
+    """Token provider for kafka-python, which calls it at each connect and each re-authentication. Thread-safe.
 
     Args:
-        oauth: Where from.
-        source: The file that says so, for messages, which never show a secret.
-        clock: Seconds, monotonic.
+        oauth: Source of the tokens.
+        source: Name of the properties file, for messages. Messages never show a secret.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(self, oauth: OAuth, source: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,10 +50,10 @@ class Tokens(AbstractTokenProvider):
         self._use_until_s = 0.0
 
     def token(self) -> str:
-        """A token that is valid for a while.
+        """Return a token that stays valid for some time.
 
         Raises:
-            AccessError: There is none; the message says why.
+            AccessError: The source gives no token. The message has the reason.
         """
         if self._oauth.endpoint.startswith("file:"):
             return self._from_file()
@@ -99,7 +99,7 @@ class Tokens(AbstractTokenProvider):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the client's secret to somebody else."""
+    """Handler that follows no redirect, because a redirect would send the client's secret to another server."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -112,7 +112,7 @@ def client_options(access: KafkaAccess) -> dict[str, Any]:
     """Options of kafka-python's clients.
 
     Raises:
-        AccessError: Files of ours cannot be used.
+        AccessError: A file that the properties name cannot be used.
     """
     if not access.source:
         return {}

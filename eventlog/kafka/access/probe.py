@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out why Kafka refuses access: ask the listener itself, step by step.
+"""Probe that finds out why Kafka refuses access, step by step.
 
-kafka-python reports a wrong password, an untrusted certificate and plain text on a TLS port alike: "Unable to
-bootstrap". Here each step has one meaning: connect, TLS handshake, ask for versions, ask for the SASL mechanism,
-authenticate, ask for brokers. The listener closes the connection at the step that it rejects, so the step tells the
-cause. If two causes remain, the other protocol is tried on a connection of its own.
+For a wrong password, an untrusted certificate and plain text on a TLS port, kafka-python reports the same error:
+"Unable to bootstrap". The probe takes single steps: connect, TLS handshake, ask for versions, ask for the SASL
+mechanism, authenticate, ask for brokers. The listener closes the connection at the step that it rejects, so the step
+shows the cause. If two causes remain, the probe tries the other protocol on a new connection.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Refusal(NamedTuple):
     """Reason for a refusal.
 
     Attributes:
-        what: A sentence without its full stop, beginning with the address.
-        advice: What to do, a sentence.
-        is_final: Whether it will be the same until somebody does something; not of a broker that is down.
+        what: A sentence without its full stop that begins with the address.
+        advice: A sentence with the remedy.
+        is_final: Whether the refusal lasts until an operator acts. False for a broker that is down.
     """
 
     what: str
@@ -50,14 +50,14 @@ class _RefusedError(Exception):
 
 
 def refusal(bootstrap: Sequence[str], access: KafkaAccess) -> Refusal | None:
-    """Return why none of these addresses gives access; None if one does.
+    """Return the reason why no address gives access, or None if one does.
 
     Args:
-        bootstrap: ``host:port``, one or more.
-        access: How.
+        bootstrap: One or more addresses, as ``host:port``.
+        access: Client settings.
 
     Raises:
-        AccessError: Files of ours cannot be used.
+        AccessError: A file that the settings name cannot be used.
     """
     found: list[Refusal] = []
     for address in bootstrap:
@@ -71,16 +71,16 @@ def refusal(bootstrap: Sequence[str], access: KafkaAccess) -> Refusal | None:
 
 
 def check_access(bootstrap: Sequence[str], access: KafkaAccess, *, waits: bool) -> None:
-    """Make sure that Kafka lets us in.
+    """Make sure that Kafka gives access.
 
     Args:
-        bootstrap: As for `refusal`.
-        access: How.
-        waits: Leave a Kafka that is not there to who waits for it.
+        bootstrap: Addresses, as for `refusal`.
+        access: Client settings.
+        waits: Whether the caller waits for Kafka itself. Then an unreachable Kafka is no error here.
 
     Raises:
-        AccessError: It does not, and will not until somebody does something.
-        UnavailableError: It is not there.
+        AccessError: Kafka refuses access until an operator acts.
+        UnavailableError: Kafka cannot be reached.
     """
     why = refusal(bootstrap, access)
     if why is not None and why.is_final:
@@ -100,7 +100,12 @@ class _Visit:
         self._where = f"{access.source or '--event-log-config'}: "
 
     def pay(self) -> None:
-        """Raises _RefusedError, AccessError."""
+        """Take all steps.
+
+        Raises:
+            _RefusedError: The listener refuses a step.
+            AccessError: A file that the settings name cannot be used.
+        """
         protocol = self._access.protocol
         with closing(self._connect()) as plain:
             if not protocol.encrypts:
@@ -119,10 +124,10 @@ class _Visit:
                 self._talk(sock)
 
     def _talk(self, sock: socket.socket) -> None:
-        """Versions, then who we are, or else whether that is asked for."""
+        """Ask for versions, then authenticate. Without SASL, ask for brokers to see whether SASL is required."""
         try:
             wire.ask(sock, wire.API_VERSIONS, 0)
-        except ssl.SSLError as error:  # TLS 1.3 tells a client that its certificate is missing when it first reads
+        except ssl.SSLError as error:  # in TLS 1.3 a client learns at its first read that its certificate is missing
             self._no_tls(error)
         except (wire.HungUpError, wire.NoKafkaError, ConnectionError):
             if not self._access.protocol.encrypts and self._speaks_tls():
@@ -237,7 +242,7 @@ class _Visit:
 
     def _speaks_tls(self) -> bool:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is said there
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no data is sent on this connection
         try:
             with closing(self._connect()) as sock:
                 context.wrap_socket(sock, server_hostname=self._host).close()

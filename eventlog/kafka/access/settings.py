@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka's client properties: identity, login and TLS files of this client. Connects to nothing.
+"""Kafka client properties: identity, login and TLS files of this client. This module does not connect.
 
 ``sasl.jaas.config`` is one login module and its options, in the form of Java's JAAS:
 
@@ -25,10 +25,10 @@ from schemas.properties import PropertiesError, parse_file
 
 
 class AccessError(SetupError):
-    """Kafka refuses access, or the file that says how cannot be used.
+    """Kafka refuses access, or the file of client properties cannot be used.
 
-    A refusal for good at the start. Later it may pass, as when a password changes at both ends: whoever had Kafka open
-    goes on trying with what the file says then.
+    At a start the error is final. Later it can be temporary, for example while a password changes at both ends. A
+    process that had access before tries again, with the properties that the file has then.
     """
 
 
@@ -42,21 +42,21 @@ FORM: Final = 'MODULE required name="value" ...;'
 
 
 class Login(NamedTuple):
-    """``module`` is the class's own name, without its package."""
+    """A login module and its options. ``module`` is the name of the class without its package."""
 
     module: str
     options: Mapping[str, str]
 
 
 def parse(text: str, where: str) -> Login:
-    """Read the one entry.
+    """Parse the value of ``sasl.jaas.config``.
 
     Args:
         text: The value.
-        where: File and key, for messages, which never show the text: it holds a password.
+        where: File and key, for messages. Messages never show the value, because it holds a password.
 
     Raises:
-        AccessError: It has another form, or more than one module.
+        AccessError: The value has another form, or more than one module.
     """
     begin = _BEGIN.match(text)
     if begin is None:
@@ -93,7 +93,7 @@ _HERE: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class Protocol(StrEnum):
-    """``security.protocol``."""
+    """Values of ``security.protocol``."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -112,7 +112,7 @@ class Protocol(StrEnum):
 
 
 class Secret(str):
-    """A text that is not shown where an object that holds it is: kafka-python logs its configuration."""
+    """A text with the representation ``***``, because kafka-python logs its configuration."""
 
     __slots__ = ()
 
@@ -125,13 +125,13 @@ _NONE: Final = Secret()
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """TLS files of a client. Each ``_pem`` is text in place of the file of the same name.
+    """TLS files of a client. Each attribute that ends in ``_pem`` is a text in place of the file of the same name.
 
     Attributes:
-        ca: Whom to believe; neither: the system's authorities.
-        cert: Ours, and its chain; may hold the key, too.
-        key: None: it stands with the certificate.
-        versions: Of TLS, as Java names them; empty: 1.2 and newer.
+        ca: Trusted authorities. Without file and text, the authorities of the system are trusted.
+        cert: Certificate of this client, and its chain. The file may also hold the key.
+        key: Key of the certificate. None: the key is in the file of the certificate.
+        versions: Accepted TLS versions, in Java's notation. Empty: 1.2 and newer.
     """
 
     ca: Path | None = None
@@ -147,7 +147,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """Source of tokens: an ``https://`` endpoint that takes the client's credentials, or a file."""
+    """Source of tokens: an ``https://`` endpoint that accepts the client's credentials, or a file."""
 
     endpoint: str
     client_id: str = ""
@@ -157,7 +157,7 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True)
 class KafkaAccess:
-    """Client settings for access to Kafka. ``source`` is the file, empty without one."""
+    """Client settings for access to Kafka. ``source`` is the path of the file, or empty without a file."""
 
     source: str = ""
     protocol: Protocol = Protocol.PLAINTEXT
@@ -170,13 +170,13 @@ class KafkaAccess:
 
 
 def read_access(config: str) -> KafkaAccess:
-    """Read the file of client properties. It is read at each connect, so a password may change at runtime.
+    """Read the file of client properties. It is read at each connect, so a password can change at runtime.
 
     Args:
-        config: The file's path; empty: there is none, and Kafka is open.
+        config: Path of the file. Empty: no properties, so neither TLS nor authentication.
 
     Raises:
-        AccessError: It cannot be read, or asks for what cannot be had; the message names file and property.
+        AccessError: The file cannot be read, or has unsupported properties. The message names file and property.
     """
     if not config:
         return KafkaAccess()
@@ -192,11 +192,11 @@ def read_access(config: str) -> KafkaAccess:
 
 
 def access_of(properties: Mapping[str, str], source: str) -> KafkaAccess:
-    """The same, of properties.
+    """Convert client properties to client settings.
 
     Args:
-        properties: By name.
-        source: Their file, for messages.
+        properties: Values by name.
+        source: Path of their file, for messages.
 
     Raises:
         AccessError: As `read_access`.
@@ -208,7 +208,7 @@ def access_of(properties: Mapping[str, str], source: str) -> KafkaAccess:
 
 
 class _Reading:
-    """One file; every refusal names it."""
+    """Reader of the properties of one file. Every error names the file."""
 
     def __init__(self, properties: Mapping[str, str], source: str) -> None:
         self._given = {key: value for key, value in properties.items() if value}
@@ -346,7 +346,7 @@ class _Reading:
         )
 
     def _secret(self, text: str, key: str) -> Secret:
-        """A value that may be a reference; the fold and the log's process have no variable that `is_secret`."""
+        """Resolve a value that may refer to a file or variable. Child processes get no variable that `is_secret`."""
         kind, _, name = text.partition(":")
         if kind == "env" and is_secret(name):
             self._refuse(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TLS of a Kafka client: whom it believes, and what it shows."""
+"""TLS context of a Kafka client: trusted authorities, and the client's certificate."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def client_context(files: TlsFiles, source: str) -> ssl.SSLContext:
-    """A context that verifies brokers.
+    """Create a context that verifies the certificates of brokers.
 
     Args:
-        files: What to make it of.
-        source: The file that names them, for messages.
+        files: TLS files of the client.
+        source: Path of the properties file, for messages.
 
     Raises:
-        AccessError: One is missing or holds something else, or the password does not open the key.
+        AccessError: A file is missing or has other content, or the password does not decrypt the key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = files.checks_host
@@ -53,7 +53,7 @@ def _bound(context: ssl.SSLContext, versions: tuple[str, ...], source: str) -> N
 
 
 def _believe(context: ssl.SSLContext, pem: str, where: str) -> None:
-    """Whoever is listed is trusted, as by Java, whether or not it signed itself."""
+    """Trust every listed certificate, self-signed or not, as Java does."""
     if "-----BEGIN CERTIFICATE-----" not in pem:
         raise AccessError(
             f"{where} contains no PEM certificate. Convert a Java store with `keytool -list -rfc -keystore STORE`."
@@ -66,7 +66,7 @@ def _believe(context: ssl.SSLContext, pem: str, where: str) -> None:
 
 
 def _certificates(pem: str) -> str:
-    """The certificates alone: keytool writes about them between them, in any language."""
+    """Return only the certificates. keytool writes comments between them, in any language."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     return "".join(f"{begin}{part.partition(end)[0]}{end}\n" for part in pem.split(begin)[1:])
 
@@ -77,7 +77,7 @@ def _show(context: ssl.SSLContext, files: TlsFiles, source: str) -> None:
         _read(path, where)
     asked: list[None] = []
 
-    def answer() -> str:  # without one OpenSSL asks at the terminal
+    def answer() -> str:  # without this callback OpenSSL asks at the terminal
         asked.append(None)
         return files.key_password
 
@@ -101,7 +101,7 @@ def _show(context: ssl.SSLContext, files: TlsFiles, source: str) -> None:
 
 @contextmanager
 def _private_file(text: str) -> Iterator[Path]:
-    """OpenSSL takes keys from files alone; mkstemp makes one that is the owner's."""
+    """Write a text to a temporary file that only the owner can read. OpenSSL loads keys only from files."""
     handle, name = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

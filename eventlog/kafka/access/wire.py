@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four requests that tell how a Kafka listener wants to be talked to, in their oldest versions.
+"""The four Kafka requests of the access probe, in their oldest versions.
 
 A frame is its size (4 bytes), then for a request: api key, version, correlation id, client id; for an answer:
 correlation id. Source: https://kafka.apache.org/protocol, and kafka.net.connection of kafka-python.
@@ -25,11 +25,11 @@ NO_TOPICS: Final = struct.pack(">i", 0)
 
 
 class HungUpError(Exception):
-    """The other side closed the connection."""
+    """Error: the other side closed the connection."""
 
 
 class NoKafkaError(Exception):
-    """Error: the answer is not Kafka's; ``head`` is its beginning."""
+    """Error: the answer is not an answer of Kafka. ``head`` is its beginning."""
 
     def __init__(self, head: bytes) -> None:
         """See the attribute."""
@@ -38,11 +38,11 @@ class NoKafkaError(Exception):
 
 
 def ask(sock: socket.socket, api: int, version: int, body: bytes = b"") -> bytes:
-    """The body of the answer.
+    """Send a request, and return the body of the answer.
 
     Raises:
-        HungUpError, NoKafkaError: There is none.
-        OSError: The connection broke, or nothing came in time.
+        HungUpError, NoKafkaError: No answer of Kafka came.
+        OSError: The connection failed, or timed out.
     """
     head = struct.pack(">hhih", api, version, api, len(_CLIENT_ID)) + _CLIENT_ID
     sock.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
@@ -57,12 +57,12 @@ def ask(sock: socket.socket, api: int, version: int, body: bytes = b"") -> bytes
 
 
 def text(value: str) -> bytes:
-    """A STRING."""
+    """Encode a STRING of the Kafka protocol."""
     return struct.pack(">h", len(value.encode())) + value.encode()
 
 
 def sized(value: bytes) -> bytes:
-    """BYTES."""
+    """Encode BYTES of the Kafka protocol."""
     return struct.pack(">i", len(value)) + value
 
 
@@ -74,7 +74,7 @@ class Handshake(NamedTuple):
 
 
 def handshake(body: bytes) -> Handshake:
-    """Read it. Raises NoKafkaError."""
+    """Decode the answer to SASL_HANDSHAKE. Raises NoKafkaError."""
     try:
         error, count = struct.unpack_from(">hi", body)
         at, mechanisms = 6, []
@@ -96,7 +96,7 @@ class Authenticated(NamedTuple):
 
 
 def authenticated(body: bytes) -> Authenticated:
-    """Read it. Raises NoKafkaError."""
+    """Decode the answer to SASL_AUTHENTICATE. Raises NoKafkaError."""
     try:
         error, length = struct.unpack_from(">hh", body)
         at = 4 + max(length, 0)
