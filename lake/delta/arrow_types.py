@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data files whose columns have the types that Parquet and Delta name, and no others.
+"""Removal of Arrow-specific types from data files, so that only the types of Parquet and Delta are left.
 
-delta-rs writes into the footer of each file, under the key ``ARROW:schema``, how it held the columns in memory. Who
-reads with Arrow gets his types from there. A MERGE holds text as ``string_view`` (delta-rs pull request 4302: on
-purpose, and without an option in its Python API), which Arrow cannot compare with ``string``: ``where topic = 'a'``
-fails on such a table in DuckDB, pandas and pyarrow. Without that entry every reader finds plain strings, so the entry
-is renamed, whoever wrote the file (docs/adr/0009).
+delta-rs writes the in-memory types of the columns into the footer of each file, under the key ``ARROW:schema``. Arrow
+readers use these types. A MERGE holds text as ``string_view``, on purpose and without an option in its Python API
+(delta-rs pull request 4302). Arrow cannot compare ``string_view`` with ``string``. So ``where topic = 'a'`` fails on
+such a table in DuckDB, pandas and pyarrow. Without the entry, every reader finds plain strings. So the entry is renamed
+in every file, also in files of other programs (docs/adr/0009).
 
-One byte is changed, in place: the file keeps its length, which the Delta log names, and whoever reads it meanwhile
-finds one key or the other. Source: Parquet's ``FileMetaData``, whose ``key_value_metadata`` comes after all
-statistics; Arrow's documentation of Parquet on ``ARROW:schema``.
+One byte is changed in place. The file keeps its length, which the Delta log names, and a concurrent reader finds one
+key or the other. Source: Parquet's ``FileMetaData`` (its ``key_value_metadata`` comes after all statistics). Arrow's
+documentation of Parquet on ``ARROW:schema``.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from lake.delta.log import LOG_FOLDER
 _KEY: Final = b"ARROW:schema"
 _COLON: Final = _KEY.index(b":")
 _TAIL_BYTES: Final = 8
-"""Length of the footer in four bytes, and ``PAR1``."""
+"""Size of the end of a Parquet file: the length of the footer in four bytes, and ``PAR1``."""
 
 
 def drop_arrow_types(file: Path) -> bool:
-    """Let Arrow readers take a Parquet file's types from Parquet; its length and times stay.
+    """Disable the Arrow types of a Parquet file, so that Arrow readers use Parquet's. Its length and times stay.
 
     Returns:
-        Whether the file had others. A file that is no Parquet file is left as it is.
+        True if the file had Arrow types. A file of another format is left unchanged.
 
     Raises:
-        OSError: it is missing, or cannot be written.
+        OSError: the file is missing or cannot be written.
     """
     with file.open("r+b", buffering=0) as opened:
         try:
@@ -50,10 +50,10 @@ def drop_arrow_types(file: Path) -> bool:
         opened.seek(about.st_size - _TAIL_BYTES)
         footer_bytes = int.from_bytes(opened.read(4), "little")
         start = opened.seek(about.st_size - _TAIL_BYTES - footer_bytes)
-        # The last one: statistics, which come before, may have a topic of that name.
+        # The last match: the statistics before it may contain a topic of that name.
         opened.seek(start + opened.read(footer_bytes).rindex(_KEY) + _COLON)
         opened.write(b"-")
-        os.utime(opened.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))  # vacuum goes by it
+        os.utime(opened.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))  # vacuum uses the modification time
         return True
 
 

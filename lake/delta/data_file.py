@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data files of a table that are written where its rows are, to be committed elsewhere (`lake.write.staging`).
+"""Writer of data files in the process that has the rows. Another process commits them (`lake.write.staging`).
 
-They are what delta-rs would have written: the same columns, compression and statistics, and no types of Arrow's own
-(docs/adr/0009). Spark's workers use this: nothing here imports deltalake.
+The files equal those of delta-rs in columns, compression and statistics, without Arrow-specific types (docs/adr/0009).
+Spark workers use this module, so it does not import deltalake.
 
 Source: the Delta transaction protocol, "Per-file Statistics" and "Change Data Files".
 """
@@ -27,18 +27,18 @@ from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
 COMPRESSION: Final = "ZSTD"
 COMPRESSION_LEVEL: Final = 1
-"""With Snappy files are three times as large, in the same time."""
+"""Level of zstd. Snappy takes the same time and makes files three times as large."""
 
 STATISTICS_LENGTH: Final = 256
-"""Maximum length of a text in statistics. Longer ones are cut, which keeps them true. The smallest and greatest text of
-each column goes into the Delta log, and from there into the memory of every reader and of the writer."""
+"""Maximum characters of a text in statistics. A longer text is truncated to a bound that still holds. The smallest and
+greatest text of each column goes into the Delta log, and so into the memory of the writer and of every reader."""
 
 NO_TWO_ALIKE: Final = {
     TOPIC_QUEUE_TABLE.name: "topic",
     TOPIC_QUEUE_HISTORY.table.name: "topic",
     ROUTE_CHANGE_TABLE.name: "key",
 }
-"""Table name to the column in which a dictionary would only cost time."""
+"""Table name to the column for which dictionary encoding only costs time."""
 
 CHANGE_TYPE: Final = "_change_type"
 INSERTED: Final = "insert"
@@ -51,14 +51,14 @@ _json = msgspec.json.Encoder()
 
 
 class DataFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file that no table has yet.
+    """A data file that is not committed to a table yet.
 
     Attributes:
-        path: where it lies.
-        size_bytes: of it.
-        rows: how many it has.
-        stats: JSON: numRecords, minValues, maxValues, nullCount.
-        modified_ms: when it was written.
+        path: path of the file.
+        size_bytes: size of the file.
+        rows: number of rows.
+        stats: JSON with numRecords, minValues, maxValues, nullCount.
+        modified_ms: modification time, ms since 1970.
     """
 
     path: str
@@ -68,10 +68,10 @@ class DataFile(msgspec.Struct, frozen=True, array_like=True):
     modified_ms: int
 
     def place(self, values: Mapping[str, str]) -> str:
-        """Return the file's path relative to its table, named as delta-rs does.
+        """Return the path of the file relative to its table, in the form of delta-rs.
 
         Args:
-            values: of its partition.
+            values: partition values, by column.
         """
         folders = (f"{name}={quote(value, safe='')}" for name, value in values.items())
         return "/".join((*folders, Path(self.path).name))
@@ -81,9 +81,9 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
     """Changes of one partition in one commit.
 
     Attributes:
-        values: of the partition's columns, by name.
-        added: its new rows; with ``feed`` all its rows, None for none.
-        feed: exactly the changed rows, for the change data feed; None where ``added`` is that.
+        values: partition values, by column.
+        added: file of the new rows. With ``feed`` it has all rows of the partition; None if no row is left.
+        feed: file of exactly the changed rows, for the change data feed. None if ``added`` has exactly these.
     """
 
     values: dict[str, str]
@@ -92,7 +92,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def files(self) -> list[DataFile]:
-        """Those it has."""
+        """Files of this change."""
         return [file for file in (self.added, self.feed) if file is not None]
 
 
@@ -100,12 +100,12 @@ class DataFileWriter:
     """Writes one file, part by part.
 
     Args:
-        folder: where.
-        schema: of the rows; columns that are dictionaries are written as what they stand for.
-        plain: columns in which a dictionary would only cost time.
+        folder: folder of the file.
+        schema: schema of the rows. Dictionary columns are written as their values.
+        plain: columns without dictionary encoding in the file.
 
     Raises:
-        OSError: it cannot be written; so do the methods. Nothing of it is left then.
+        OSError: the file cannot be written and was removed. The methods raise the same error.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, plain: Collection[str] = ()) -> None:
@@ -146,21 +146,21 @@ class DataFileWriter:
         )
 
     def discard(self) -> None:
-        """Leave nothing of it."""
+        """Remove the unfinished file."""
         with suppress(OSError):
             self._writer.close()
         self.path.unlink(missing_ok=True)
 
 
 def write_data_file(folder: Path, rows: pa.Table, plain: Collection[str] = ()) -> DataFile:
-    """A file of these rows. Raises OSError."""
+    """Write a file of these rows. Raises OSError."""
     writer = DataFileWriter(folder, rows.schema, plain)
     writer.write(rows)
     return writer.close()
 
 
 def statistics(metadata: pq.FileMetaData) -> str:
-    """Statistics of a file's columns for the Delta log. No column is nested."""
+    """Statistics of the columns of a file, as JSON for the Delta log. No column may be nested."""
     least: dict[str, object] = {}
     most: dict[str, object] = {}
     nulls: dict[str, int] = {}
@@ -175,7 +175,7 @@ def statistics(metadata: pq.FileMetaData) -> str:
 
 
 def _range(name: str, parts: Sequence[Any], least: dict[str, object], most: dict[str, object]) -> None:
-    """Note the smallest and greatest value of a column; not where a part of it has values too long to be known."""
+    """Note the smallest and greatest value of a column, unless Parquet has no statistics of a part (long values)."""
     if not parts or not all(part.has_min_max for part in parts):
         return
     least[name] = _at_most(min(part.min for part in parts))
@@ -196,7 +196,7 @@ def _at_least(value: object) -> object:
     if isinstance(value, str):
         if len(value) <= STATISTICS_LENGTH:
             return value
-        # The next greater text of that length: UTF-8 sorts by code points.
+        # The next greater text of that length. UTF-8 sorts by code points.
         kept = value[:STATISTICS_LENGTH].rstrip(_GREATEST)
         return kept[:-1] + _after(kept[-1]) if kept else None
     if isinstance(value, datetime):
@@ -206,5 +206,5 @@ def _at_least(value: object) -> object:
 
 
 def _after(letter: str) -> str:
-    """The next code point that a text may have."""
+    """Return the next code point that is valid in a text."""
     return "\ue000" if letter == "\ud7ff" else chr(ord(letter) + 1)

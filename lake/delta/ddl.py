@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create a lake, and refuse one that is not ours or of another format.
+"""Creation of a lake, and refusal of folders with other contents or another format.
 
-A lake is a folder: ``lake.json`` with its format version, and one Delta table per entry of schemas.tables.
+A lake is a folder with ``lake.json``, which has its format version, and one Delta table per entry of schemas.tables.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
 LAKE_FILE = "lake.json"
 _EVENTS = "events"
-"""In the lake's file: `EVENT_LEVEL` of the newest fold that has opened it; missing: 1."""
+"""Key in ``lake.json``: `EVENT_LEVEL` of the newest fold that has opened the lake. Default: 1."""
 
 LOCK_FILE = "fold.lock"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
-"""delta-rs takes %20 in a path for a space when it looks for the table again."""
+"""Escapes in a path. When delta-rs opens the table again, it reads %20 as a space."""
 
 
 def lock_lake(lake_dir: Path) -> IO[str]:
-    """Take the lake for this process; one fold writes a lake at a time.
+    """Lock the lake for this process. One fold writes a lake at a time.
 
     Returns:
-        The open lock file; the lock lives as long as it is open.
+        The open lock file. The lock is held while the file is open.
 
     Raises:
         SetupError: the folder cannot be written, or another fold holds it.
     """
     try:
         lake_dir.mkdir(parents=True, exist_ok=True)
-        # Not through a link: what it names is written to.
+        # Not through a symbolic link, as its target would be written to.
         opened = os.open(lake_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
         lock = os.fdopen(opened, "a+", encoding="utf-8")
     except OSError as error:
@@ -70,15 +70,15 @@ def lock_lake(lake_dir: Path) -> IO[str]:
 
 
 def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
-    """Open every table, creating what is missing.
+    """Open every table, and create missing tables.
 
     Args:
         lake_dir: folder of the lake.
-        retention_days: how long history stays readable; a table whose properties say otherwise gets this.
+        retention_days: days for which history stays readable. Tables with another retention are changed to it.
 
     Raises:
-        SetupError: the folder cannot be written or used, holds a lake of another format or one whose log may hold newer
-            events, or something else stands in a table's place.
+        SetupError: the folder cannot be used or written, or a folder of a table has other contents. Or the lake has
+            another format, or its event log may hold newer events.
         UnavailableError: the disk is full or failing.
     """
     if _ESCAPED.search(str(lake_dir.absolute())):
@@ -103,8 +103,8 @@ def check_format(lake_dir: Path | str) -> None:
     """Refuse a lake of another format, in a folder or at a URL.
 
     Raises:
-        SetupError: It is of another format, or cannot be read; one that is not there is fine.
-        StoreError: The store cannot be asked.
+        SetupError: The lake has another format or cannot be read. A missing lake is no error.
+        StoreError: A request to the store failed.
     """
     _read_marker(lake_dir)
 
@@ -118,7 +118,7 @@ def _read_marker(lake_dir: Path | str) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except StoreError:
-        raise  # it may pass
+        raise  # a later try may succeed
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise SetupError(
             f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away."
@@ -138,7 +138,10 @@ def _read_marker(lake_dir: Path | str) -> dict[str, Any]:
 
 
 def _check_events(lake_dir: Path) -> None:
-    """Refuse a lake whose log may hold events that this fold would put into quarantine. Raises SetupError."""
+    """Refuse a lake if its event log may hold events that this fold does not know. Raises SetupError.
+
+    The fold would put such events into quarantine.
+    """
     level = _read_marker(lake_dir).get(_EVENTS, 1)
     if not isinstance(level, int) or level > EVENT_LEVEL:
         raise SetupError(
@@ -148,19 +151,19 @@ def _check_events(lake_dir: Path) -> None:
 
 
 def _declare_events(marker: Path) -> None:
-    """Before anybody writes events of this level, so that no older fold takes the lake afterwards."""
+    """Note this fold's event level before any process writes such events. Older folds then refuse the lake."""
     said = json.loads(marker.read_bytes())
     if said.get(_EVENTS, 1) < EVENT_LEVEL:
         _write_marker(marker, {**said, _EVENTS: EVENT_LEVEL})
 
 
 def _write_marker(marker: Path, said: dict[str, Any]) -> None:
-    """Without it nothing starts on the lake, so that it is brought to the disk at once."""
+    """Write ``lake.json`` and sync it at once, as no process starts on a lake without it."""
     write_synced(marker, (json.dumps(said) + "\n").encode())
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that whoever reads it finds all of it, or what was there before. It is not synced."""
+    """Write a small file atomically: readers find the old or the new contents. The file is not synced."""
     temporary = path.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
@@ -173,7 +176,7 @@ def delta_schema(table: Table) -> Schema:
 
 
 def open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
-    """Open one table, or create it. Raises SetupError, as `open_lake`, or UnavailableError for a disk that is full."""
+    """Open one table, or create it. Raises SetupError and UnavailableError, as `open_lake`."""
     try:
         if DeltaTable.is_deltatable(str(path)):
             check_commits(path)
@@ -214,7 +217,7 @@ def _create(path: Path, table: Table, retention_days: int) -> DeltaTable:
 
 
 def _was_cut_off(path: Path) -> bool:
-    """Return True if creating a table was interrupted before its first commit: only an empty log folder is there."""
+    """Return True if creation of a table was interrupted before its first commit, which leaves an empty log folder."""
     log = path / LOG_FOLDER
     return (
         log.is_dir()
@@ -241,7 +244,7 @@ def _retention(days: int) -> dict[str, str]:
 
 
 def _keep_for(table: DeltaTable, days: int) -> None:
-    """Vacuum and the clean-up of the log go by the properties of the table, whatever they are asked for."""
+    """Set the retention in the table's properties, which vacuum and log clean-up obey before their arguments."""
     wanted = _retention(days)
     if not wanted.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(wanted)

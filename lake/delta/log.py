@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Delta table's log: entries, checkpoints, the files of a version, and damage that keeps a table from being opened.
+"""Log of a Delta table: entries, checkpoints, the files of a version, and detection of damaged files.
 
-deltalake lists the whole ``_delta_log`` folder to open a table and reads all that its checkpoint has, most of which are
-files removed within the retention: 160 ms after 37,000 commits, four times in a gateway's start. `active` reads the
-pointer ``_last_checkpoint``, four columns of the checkpoint, and a file for each commit since. Where that does not lead
-to the version (an older one, a pointer that is torn, another layout, storage that is not local), deltalake opens it.
+To open a table, deltalake lists the whole ``_delta_log`` folder and reads the whole checkpoint, mostly files removed
+within the retention. That takes 160 ms after 37,000 commits, four times in a gateway's start. `active` reads the
+pointer ``_last_checkpoint``, four columns of the checkpoint, and one file for each later commit. If this does not lead
+to the version, deltalake opens the table. Reasons are an older version, a truncated pointer, another layout, or
+storage that is not local.
 
-deltalake does not name a damaged file. It takes a commit of no bytes, as a power cut leaves it, for one that changed
-nothing, and the table for an older one.
+deltalake does not name a damaged file. It reads an empty entry, as a power loss leaves it, as a commit without
+changes, and opens the table at an older state.
 
 Source: the Delta transaction protocol, "Delta Log Entries", "Actions", "Checkpoints", "Last Checkpoint File", "Action
 Reconciliation", "Per-file Statistics".
@@ -38,10 +39,10 @@ LOG_FOLDER: Final = "_delta_log"
 LAST_CHECKPOINT: Final = f"{LOG_FOLDER}/_last_checkpoint"
 
 READER_VERSION: Final = 1
-"""Of routelake's tables: it makes none that need more, and reads none that do."""
+"""Delta reader version of routelake's tables. Tables that need a newer one are refused."""
 
 _OF_A_BATCH: Final = ("WRITE", "MERGE")
-"""Operations with the app transaction at the end of their commits (lake/write/writer.py)."""
+"""Operations of batches. Their entries end with the app transaction (lake/write/writer.py)."""
 
 _CHECKPOINT_COLUMNS: Final = ["add.path", "add.partitionValues", "add.stats", "add.size", "add.deletionVector"]
 
@@ -57,24 +58,24 @@ def is_local(lake_dir: str) -> bool:
 
 
 def entry_name(version: int) -> str:
-    """The path of a version's entry, relative to the table."""
+    """Path of the entry of a version, relative to the table."""
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
 def checkpoint_name(version: int) -> str:
-    """The path of a version's checkpoint, relative to the table, if there is one and it is one file."""
+    """Path of the one-file checkpoint of a version, relative to the table."""
     return f"{LOG_FOLDER}/{version:020d}.checkpoint.parquet"
 
 
 class LogVersions(NamedTuple):
-    """Versions that have an entry, and those that have a checkpoint of one file, each in order."""
+    """Versions with an entry, and versions with a one-file checkpoint, each in order."""
 
     entries: list[int]
     checkpoints: list[int]
 
 
 def log_versions(names: Iterable[str]) -> LogVersions:
-    """The versions that a log has, by the names of its files."""
+    """Versions in a log, from the names of its files."""
     found: dict[str, list[int]] = {"json": [], "checkpoint.parquet": []}
     for name in names:
         number, _, kind = name.partition(".")
@@ -84,7 +85,7 @@ def log_versions(names: Iterable[str]) -> LogVersions:
 
 
 def versions_of(table: Path) -> LogVersions:
-    """The versions that a table's log has. Raises OSError."""
+    """Versions in the log of a table. Raises OSError."""
     return log_versions(path.name for path in (table / LOG_FOLDER).iterdir())
 
 
@@ -96,7 +97,7 @@ class _Bounds(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, rename="camel"):
-    """The statistics of a file, as far as routelake looks at them."""
+    """Statistics of a file that routelake reads."""
 
     num_records: int | None = None
     min_values: _Bounds = _Bounds()
@@ -110,13 +111,13 @@ class File(msgspec.Struct, rename="camel"):
     """A data file or a file of the change feed.
 
     Attributes:
-        path: Percent-encoded, relative to the table.
-        partition_values: Of its rows, by column.
-        stats: JSON: numRecords, minValues, maxValues, nullCount.
-        size: In bytes; None in a removal that does not say it.
-        data_change: False where rows were only put together anew.
-        deletion_timestamp: That of a removal, ms since 1970.
-        deletion_vector: routelake writes none.
+        path: Path relative to the table, percent-encoded.
+        partition_values: Partition values, by column.
+        stats: JSON with numRecords, minValues, maxValues, nullCount.
+        size: Size in bytes; None in a removal without a size.
+        data_change: False if the commit only rearranged rows into other files.
+        deletion_timestamp: Time of a removal, ms since 1970.
+        deletion_vector: Deletion vector, which routelake never writes.
     """
 
     path: str
@@ -168,22 +169,22 @@ _action_decoder = msgspec.json.Decoder(_Action)
 
 
 class UnreadableError(ValueError):
-    """An entry or a checkpoint is not what it should be; says how."""
+    """An entry or a checkpoint is damaged or of another protocol. The message says how."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A commit of a table, as routelake reads it."""
+    """A decoded log entry, with the actions that routelake reads."""
 
     actions: list[_Action]
 
     @property
     def added(self) -> list[File]:
-        """Files that the table has from then on."""
+        """Files that the commit adds to the table."""
         return [action.add for action in self.actions if action.add is not None]
 
     @property
     def removed(self) -> list[File]:
-        """Files that the table has no more."""
+        """Files that the commit removes from the table."""
         return [action.remove for action in self.actions if action.remove is not None]
 
     @property
@@ -193,22 +194,22 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> list[File]:
-        """Files that tell what the commit changed: its feed if it has one, else its data files."""
+        """Files with the changed rows: the feed if the commit has one, otherwise its data files."""
         changed = (action.add or action.remove for action in self.actions)
         return self.feed or [file for file in changed if file is not None and file.data_change]
 
     @property
     def time_ms(self) -> int:
-        """Commit time, ms since 1970; 0 if the entry does not have it."""
+        """Commit time, ms since 1970; 0 if the entry has no time."""
         return next((action.commit_info.timestamp for action in self.actions if action.commit_info is not None), 0)
 
     @property
     def properties(self) -> dict[str, str] | None:
-        """The table's properties, where it sets them."""
+        """Table properties that the commit sets, or None."""
         return next((action.meta_data.configuration for action in self.actions if action.meta_data is not None), None)
 
     def apply_to(self, files: dict[str, File]) -> None:
-        """Turn the files of the version before, by path, into those of this one."""
+        """Update the files of the previous version, by path, to those of this version."""
         for action in self.actions:
             if action.remove is not None:
                 files.pop(action.remove.path, None)
@@ -217,7 +218,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def commit_info(operation: str, parameters: dict[str, str]) -> dict[str, Any]:
-    """The action that tells who made a commit, when, and by which operation."""
+    """The commitInfo action: time, operation and its parameters."""
     said = {"timestamp": time.time_ns() // 1_000_000, "operation": operation, "operationParameters": parameters}
     return {"commitInfo": {**said, "engineInfo": "routelake", "txnId": str(uuid.uuid4())}}
 
@@ -231,7 +232,7 @@ def decode_entry(text: bytes) -> Entry:
     """Decode the lines of a commit.
 
     Raises:
-        UnreadableError: It is torn, of which a power cut may have left no byte, or of a protocol that is not ours.
+        UnreadableError: The entry is truncated or empty, as after a power loss, or of a newer protocol.
     """
     try:
         actions = _action_decoder.decode_lines(text)
@@ -253,11 +254,11 @@ def decode_entry(text: bytes) -> Entry:
 
 
 def read_entry(path: Path) -> Entry:
-    """Read a commit that routelake has made.
+    """Read an entry that routelake wrote.
 
     Raises:
-        UnreadableError: As `decode_entry`; also where a batch's commit was cut after a line.
-        OSError: It cannot be read.
+        UnreadableError: As `decode_entry`. Also if the entry of a batch was truncated at the end of a line.
+        OSError: The file cannot be read.
     """
     entry = decode_entry(path.read_bytes())
     infos = (action.commit_info for action in entry.actions if action.commit_info is not None)
@@ -267,11 +268,11 @@ def read_entry(path: Path) -> Entry:
 
 
 def _entries(table: Path, first: int, last: int | None = None) -> Iterator[tuple[int, Entry]]:
-    """Commits from a version on, in order, up to the last or to one that is not there.
+    """Entries in order, from a version up to `last` or up to the first missing one.
 
     Raises:
-        DamagedTableError: One cannot be read.
-        OSError: As for any file.
+        DamagedTableError: An entry is damaged.
+        OSError: A file cannot be read.
     """
     for version in itertools.count(first) if last is None else range(first, last + 1):
         path = table / entry_name(version)
@@ -287,12 +288,12 @@ def _entries(table: Path, first: int, last: int | None = None) -> Iterator[tuple
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The pointer to a table's last checkpoint.
+    """Pointer to the last checkpoint of a table.
 
     Attributes:
-        version: Of the table.
-        size: Number of its actions.
-        parts: Number of its files, where it is not one.
+        version: Version of the table.
+        size: Number of actions in the checkpoint.
+        parts: Number of files if the checkpoint has several, otherwise None.
     """
 
     version: int
@@ -304,7 +305,7 @@ _last_checkpoint_decoder = msgspec.json.Decoder(LastCheckpoint)
 
 
 def read_last_checkpoint(table: Path) -> LastCheckpoint | None:
-    """Read the pointer; None where the table has no checkpoint. Raises OSError, or ValueError for one that is torn."""
+    """Read the pointer; None if the table has no checkpoint. Raises OSError, or ValueError for a truncated pointer."""
     try:
         text = (table / LAST_CHECKPOINT).read_bytes()
     except FileNotFoundError:
@@ -313,21 +314,25 @@ def read_last_checkpoint(table: Path) -> LastCheckpoint | None:
 
 
 def decode_last_checkpoint(text: bytes) -> LastCheckpoint:
-    """Decode the pointer. Raises ValueError for one that is torn."""
+    """Decode the pointer. Raises ValueError for a truncated one."""
     return _last_checkpoint_decoder.decode(text)
 
 
 def point_to_checkpoint(table: Path, version: int) -> None:
-    """Point to a checkpoint of one file, in a table that nobody reads yet. Raises OSError, pyarrow.ArrowException."""
+    """Write the pointer to a one-file checkpoint, while no process reads the table.
+
+    Raises:
+        OSError, pyarrow.ArrowException: The checkpoint cannot be read, or the pointer cannot be written.
+    """
     rows = pq.read_metadata(table / checkpoint_name(version)).num_rows
     (table / LAST_CHECKPOINT).write_bytes(_json.encode(LastCheckpoint(version, rows)))
 
 
 def read_checkpoint(path: Path) -> dict[str, File]:
-    """The files of a checkpoint's version, by path.
+    """Active files at the version of a checkpoint, by path.
 
     Raises:
-        OSError, ValueError, KeyError, pyarrow.ArrowException: It cannot be read.
+        OSError, ValueError, KeyError, pyarrow.ArrowException: The checkpoint cannot be read.
     """
     with pq.ParquetFile(path) as checkpoint:
         adds = checkpoint.read(_CHECKPOINT_COLUMNS, use_threads=False)["add"].combine_chunks()
@@ -350,19 +355,19 @@ class Active(NamedTuple):
 
 
 def active(uri: str, version: int | None = None) -> Active:
-    """The files of a table at a version, or at the newest.
+    """The files of a table at a version. Default: the newest version.
 
     Raises:
         TableNotFoundError: There is no table.
         DamagedTableError: A file of its log is damaged.
-        DeltaError, OSError: It cannot be read.
+        DeltaError, OSError: The table cannot be read.
     """
     if is_local(uri):
         try:
             found = _from_log(Path(uri).absolute(), version)
         except (OSError, ValueError, pa.ArrowException):
-            check_commits(Path(uri))  # deltalake takes an empty one for one that changed nothing
-            found = None  # cleaned up meanwhile, or not as routelake writes it
+            check_commits(Path(uri))  # deltalake reads an empty entry as a commit without changes
+            found = None  # cleaned up meanwhile, or written by another program
         if found is not None:
             return found
     try:
@@ -370,7 +375,7 @@ def active(uri: str, version: int | None = None) -> Active:
     except TableNotFoundError:
         if is_local(uri):
             with suppress(FileNotFoundError):
-                Path(uri).stat()  # a loop of links, or a folder that is closed to us, is no table that is not there
+                Path(uri).stat()  # OSError if the table exists but cannot be read (loop of links, permission)
         raise
     except DeltaError as error:
         if is_local(uri) and (damage := damage_in(Path(uri))):
@@ -380,7 +385,7 @@ def active(uri: str, version: int | None = None) -> Active:
 
 
 def files_of(table: DeltaTable) -> list[File]:
-    """The same from an open table."""
+    """The active files of an open table."""
     return [
         File(
             path=action["path"],
@@ -393,12 +398,12 @@ def files_of(table: DeltaTable) -> list[File]:
 
 
 def _integers(values: Mapping[str, Any] | None) -> dict[str, int]:
-    """Statistics of whole numbers, in which routelake looks for an epoch."""
+    """Integer statistics. routelake reads epochs from them."""
     return {name: value for name, value in (values or {}).items() if isinstance(value, int)}
 
 
 def _from_log(table: Path, version: int | None) -> Active | None:
-    """None where the last checkpoint is of no use, or a commit is missing."""
+    """Read the files from the log; None if the last checkpoint cannot be used or a commit is missing."""
     at, files = -1, dict[str, File]()
     last = read_last_checkpoint(table)
     if last is not None:
@@ -415,25 +420,25 @@ def _from_log(table: Path, version: int | None) -> Active | None:
 
 
 class DamagedTableError(RoutelakeError):
-    """A file of a table's log is not as it was written; the message names it."""
+    """A file of the log of a table is damaged. The message names the file."""
 
 
 def check_commits(table: Path) -> None:
-    """Read the commits since the last checkpoint: those that tell what a table holds now.
+    """Check that all commits since the last checkpoint can be read. The present state depends on them.
 
     Raises:
-        DamagedTableError: One is torn, or empty, or of a protocol that is not ours.
-        OSError: One cannot be read.
+        DamagedTableError: An entry is truncated, empty or of a newer protocol.
+        OSError: An entry cannot be read.
     """
     for _ in _entries(table, _checkpointed(table) + 1):
         pass
 
 
 def check_names(table: Path) -> None:
-    """Look for a commit that is missing between others, or the last checkpoint.
+    """Check that no commit is missing between others, and that the last checkpoint exists.
 
     Raises:
-        DamagedTableError: One is.
+        DamagedTableError: A commit or the checkpoint is missing.
         OSError: The folder of the log cannot be read.
     """
     checkpoint = _checkpointed(table)
@@ -449,7 +454,7 @@ def check_names(table: Path) -> None:
 
 
 def damage_in(table: Path) -> str | None:
-    """The file of a table's log that is damaged or missing, in words; None if there is none."""
+    """Describe the damaged or missing file of a table's log; None if the log is intact."""
     try:
         table.stat()
         check_commits(table)
@@ -465,12 +470,12 @@ def explain(table: Path, error: BaseException) -> str:
 
 
 def damage_of(path: Path, file: File, *, read: bool = True) -> str | None:
-    """Damage of a data file, in words; None if it is as it was written.
+    """Describe the damage of a data file; None if it is intact.
 
     Args:
-        path: Where it lies.
-        file: As an entry or a checkpoint names it.
-        read: Whether all rows are read, too.
+        path: Path of the file.
+        file: The file in an entry or a checkpoint.
+        read: Also read all rows.
     """
     try:
         size = path.stat().st_size
@@ -490,7 +495,7 @@ def damage_of(path: Path, file: File, *, read: bool = True) -> str | None:
 
 
 def _checkpointed(table: Path) -> int:
-    """Version of the last checkpoint; -1 without one, or where the pointer to it is torn: then all commits count."""
+    """Version of the last checkpoint; -1 (all commits count) without one or if the pointer is truncated."""
     try:
         last = read_last_checkpoint(table)
     except (OSError, ValueError):

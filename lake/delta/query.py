@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQL over one Delta table version (DataFusion inside deltalake), without the interpreter lock.
 
-`deltalake.QueryBuilder`'s own ``read_all`` keeps the lock for the whole query: measured, 245 ms in which the gateway
-answers nobody. Streaming the result into Arrow does not.
+`deltalake.QueryBuilder`'s own ``read_all`` keeps the lock for the whole query. Measured were 245 ms without any answer
+from the gateway. Streaming the result into Arrow releases the lock.
 
 A query cannot be ended while DataFusion computes a batch. Between batches it ends if its `Interrupt` says so.
 """
@@ -25,30 +25,33 @@ T = TypeVar("T")
 
 
 class InterruptedQueryError(BaseException):
-    """The asker has gone, or the deadline has passed. No `Exception`: nothing may take it for a fault of storage."""
+    """The client has disconnected, or the deadline has passed.
+
+    This is no `Exception`, so that no handler mistakes it for a storage failure.
+    """
 
 
 class Interrupt:
     """Ends the work of one thread from another one."""
 
     def __init__(self) -> None:
-        """Nothing is to end yet."""
+        """Create an interrupt that is not set."""
         self._lock = threading.Lock()
         self._is_set = False
         self._action: Callable[[], None] | None = None
 
     def set(self) -> None:
-        """End the work at its next `check_interrupted`, or now by what `calls` names."""
+        """End the work at its next `check_interrupted`, or at once by the action of `calls`."""
         with self._lock:
             self._is_set = True
             if self._action is not None:
                 self._action()
 
     def run(self, work: Callable[[], T]) -> T:
-        """Do some work in this thread.
+        """Run work in this thread.
 
         Raises:
-            InterruptedQueryError: It was ended.
+            InterruptedQueryError: The work was interrupted.
         """
         token = _interrupt.set(self)
         try:
@@ -58,13 +61,13 @@ class Interrupt:
             _interrupt.reset(token)
 
     def check(self) -> None:
-        """Raise `InterruptedQueryError` if the work is to end."""
+        """Raise `InterruptedQueryError` if this interrupt is set."""
         if self._is_set:
             raise InterruptedQueryError
 
     @contextmanager
     def calls(self, action: Callable[[], None]) -> Iterator[None]:
-        """Within, `set` calls an action, which must not block; at once if it was called before."""
+        """Context in which `set` calls an action that must not block. After an earlier `set`, it is called at once."""
         with self._lock:
             self.check()
             self._action = action
@@ -79,15 +82,15 @@ _interrupt: Final[ContextVar[Interrupt | None]] = ContextVar("interrupt", defaul
 
 
 def current_interrupt() -> Interrupt:
-    """Interrupt of this thread's work; one that is never set if there is none."""
+    """Interrupt of the work of this thread. Without one, a new interrupt that is never set."""
     return _interrupt.get() or Interrupt()
 
 
 def check_interrupted() -> None:
-    """End here if the work of this thread is to end.
+    """Stop here if the work of this thread was interrupted.
 
     Raises:
-        InterruptedQueryError: It is.
+        InterruptedQueryError: The interrupt is set.
     """
     found = _interrupt.get()
     if found is not None:
@@ -100,15 +103,15 @@ def select(
     *,
     batch_rows: int | None = None,
 ) -> pa.Table:
-    """Rows of a query over ``t``. Column names must be quoted; values are given by `text` and its like.
+    """Rows of a query over ``t``. Column names must be quoted. Values come from `text`, `texts` and `time`.
 
     Args:
-        table: A table at one version.
+        table: A table at one version, named ``t`` in the query.
         sql: The query.
-        batch_rows: How many rows are decoded at a time, which bounds memory where a row may hold much.
+        batch_rows: Number of rows decoded at a time, which bounds memory if rows may be large.
 
     Raises:
-        InterruptedQueryError: The work of this thread is to end.
+        InterruptedQueryError: The work of this thread was interrupted.
     """
     check_interrupted()
     session = QueryBuilder().register("t", table)

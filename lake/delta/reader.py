@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a Delta table: of single commits, and of the files of a version, straight from Parquet.
+"""Rows of a Delta table, of single commits or of the files of a version, read directly from Parquet.
 
-A reader that follows a lake asks two things again and again: is the next version there, and what did it change. Both
-are answered by one small file of the log, at a price that does not grow with the log. deltalake's
-``update_incremental`` and ``load_cdf`` list the whole ``_delta_log`` folder each time and keep the interpreter lock
-while they plan (an epoch cost 20 ms of processor time, 32 ms after 2,500 epochs; so it costs 3 ms, then as now).
+A reader that follows a lake repeatedly checks for the next version and reads its changes. One small file of the log
+answers both, at a cost that does not grow with the log. deltalake's ``update_incremental`` and ``load_cdf`` list the
+whole ``_delta_log`` folder each time and keep the interpreter lock while they plan. With them an epoch cost 20 ms of
+processor time, and 32 ms after 2,500 epochs. This module takes 3 ms in both cases.
 
-Source: the Delta transaction protocol, "Change Data Files": a commit with ``cdc`` actions changed exactly what these
-files say; without, its rows are those of the added and removed files that carry dataChange.
+Source: the Delta transaction protocol, "Change Data Files". A commit with ``cdc`` actions changed exactly the rows in
+these files. Without them, its rows are those of the added and removed files with dataChange.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from lake.store import store_of
 from schemas.tables import Table
 
 GONE: Final = "_gone"
-"""Boolean column of what `CommitReader.changes` returns: this row was removed."""
+"""Boolean column in the result of `CommitReader.changes`: true for a removed row."""
 
 _MAX_AHEAD: Final = 200
-"""Commits that are read before they are asked for: the objects are held in memory."""
+"""Maximum number of commits to read ahead. Their objects are kept in memory."""
 
 FileIdentity = tuple[int, int]
-"""Modification time in nanoseconds and size of a commit's file: different if another file stands in its place.
+"""Modification time in ns and size of the file of a commit. They change if another file replaces it.
 
-In a store: CRC of its text, and size. Each commit has a time and an id, so another one in its place has others."""
+In an object store: CRC of its text, and size. Each commit has its own time and id, so its replacement has others."""
 
 
 class ReadEntry(NamedTuple):
-    """An entry of a log as it was read."""
+    """Text of a log entry, and the identity of its file."""
 
     text: bytes
     identity: FileIdentity
 
 
 def plain_text(part: pa.Table) -> pa.Table:
-    """String views, for which Arrow lacks most functions, as strings."""
+    """Convert string views to strings, as Arrow lacks most functions for string views."""
     for index, field in enumerate(part.schema):
         if field.type == pa.string_view():
             part = part.set_column(index, field.name, part[index].cast(pa.string()))
@@ -63,12 +63,12 @@ class CommitReader:
     """Reads single commits of one table."""
 
     def __init__(self, lake_dir: str, table: Table, codes: tuple[str, ...] = ()) -> None:
-        """Open nothing yet.
+        """Create a reader without opening a file.
 
         Args:
             lake_dir: Directory or URI of the lake.
-            table: Which table.
-            codes: Text columns to be read as dictionaries, which take less room.
+            table: Table to read.
+            codes: Text columns to read as dictionaries, which take less memory.
         """
         self._uri = table_uri(lake_dir, table)
         self._local = Path(self._uri).absolute() if is_local(lake_dir) else None
@@ -76,10 +76,10 @@ class CommitReader:
         self._table = table
         self._codes = codes
         self._ahead: dict[str, bytes] = {}
-        """Objects of a store that were read before they are asked for, and will be asked for once."""
+        """Objects of a store that were read ahead, by name. Each is used once."""
 
     def find(self, version: int) -> ReadEntry | None:
-        """Read a version's entry; None if the version has not been committed, or its file does not exist any more."""
+        """Read the entry of a version; None if the version is not committed yet or its file was deleted."""
         name = entry_name(version)
         try:
             if self._local is not None:
@@ -91,7 +91,7 @@ class CommitReader:
         return ReadEntry(text, (zlib.crc32(text), len(text)))
 
     def identity(self, version: int) -> FileIdentity | None:
-        """Identity of a version's file; None if the file does not exist (any more)."""
+        """Identity of the file of a version; None if the file does not exist."""
         if self._local is None:
             found = self.find(version)
             return None if found is None else found.identity
@@ -101,24 +101,24 @@ class CommitReader:
             return None
 
     def mtime_ns(self) -> int | None:
-        """Modification time of the log's folder, which moves with every entry; None where there is no such thing.
+        """Modification time of the log's folder in ns, which every new entry changes. None in an object store.
 
         Raises:
-            OSError: The log is not there.
+            OSError: The log is missing.
         """
         return None if self._local is None else (self._local / LOG_FOLDER).stat().st_mtime_ns
 
     def appended(self, version: int) -> pa.Table | None:
-        """The rows that a version of an append-only table added; None for maintenance.
+        """The rows that a version of an append-only table added; None for a commit of maintenance.
 
         Raises:
-            OSError: It, or its data, is not there.
-            ValueError: It is torn.
+            OSError: The commit or its data is missing.
+            ValueError: The entry is truncated.
         """
         return self.added(self._entry(version))
 
     def added(self, entry: Entry) -> pa.Table | None:
-        """The same by the version's entry. Raises OSError."""
+        """The rows that a commit added, from its entry; None for a commit of maintenance. Raises OSError."""
         added = [file for file in entry.added if file.data_change]
         parts = [self._read(file, self._table.column_names) for file in added]
         return pa.concat_tables(parts) if parts else None
@@ -126,7 +126,7 @@ class CommitReader:
     def changes(self, first: int, last: int, pause: Callable[[], None]) -> pa.Table | None:
         """The changed rows of versions first to last, oldest first, `GONE` marking removed ones.
 
-        Within one version removals come first: the row that takes a removed row's place is in the same version.
+        Within one version removals come first, as a replacement row is in the same version as the removed row.
 
         Args:
             first: First version.
@@ -134,8 +134,8 @@ class CommitReader:
             pause: Called between files.
 
         Raises:
-            OSError: A commit, or its data, is not there (any more).
-            ValueError: A commit is torn, or of a kind that cannot be read here.
+            OSError: A commit or its data is missing.
+            ValueError: A commit is truncated, or of a kind that this reader does not support.
         """
         parts = [part for version in range(first, last + 1) for part in self._changes(version, pause)]
         return pa.concat_tables(parts) if parts else None
@@ -168,7 +168,7 @@ class CommitReader:
         return decode_entry(self._object(name) if self._local is None else (self._local / name).read_bytes())
 
     def _read(self, file: File, columns: tuple[str, ...]) -> pa.Table:
-        """Columns of a data file, those of its partition included."""
+        """Columns of a data file, including partition columns."""
         path = unquote(file.path)
         source = str(self._local / path) if self._local is not None else pa.BufferReader(self._object(path))
         values = file.partition_values or {}
@@ -183,7 +183,7 @@ class CommitReader:
         return pa.table({name: arrays[name] for name in columns})
 
     def _path(self, name: str) -> str:
-        """An object's, relative to the lake."""
+        """Path of an object of the table, relative to the lake."""
         return f"{self._table.name}/{name}"
 
     def _object(self, name: str) -> bytes:
@@ -201,13 +201,15 @@ def _identity_of(path: Path) -> FileIdentity:
 
 
 def read_ahead(wanted: Sequence[tuple[CommitReader, range]]) -> None:
-    """Read what `CommitReader.changes` of these versions will ask for side by side, in two round trips.
+    """Read the objects that `CommitReader.changes` of these versions needs, in parallel and in two round trips.
+
+    A local lake, or more than `_MAX_AHEAD` versions, are not read ahead.
 
     Args:
-        wanted: Logs of one lake, and versions. Nothing is read where it is local, or where they are many.
+        wanted: Logs of one lake, each with its versions.
 
     Raises:
-        OSError: A commit, or its data, is not there (any more).
+        OSError: A commit or its data is missing.
     """
     if not wanted or wanted[0][0]._local is not None or sum(len(versions) for _, versions in wanted) > _MAX_AHEAD:
         return
@@ -226,7 +228,7 @@ def read_ahead(wanted: Sequence[tuple[CommitReader, range]]) -> None:
 
 
 def file_system(uri: str) -> pfs.FileSystem:
-    """Arrow's view of a table's folder: straight to the files where they are local."""
+    """File system of Arrow for the folder of a table. Local files are read directly."""
     if is_local(uri):
         return pfs.SubTreeFileSystem(str(Path(uri).absolute()), pfs.LocalFileSystem())
     from deltalake.fs import DeltaStorageHandler
@@ -235,16 +237,16 @@ def file_system(uri: str) -> pfs.FileSystem:
 
 
 def dataset(lake_dir: str, table: Table, files: Sequence[File], codes: Sequence[str] = ()) -> pds.Dataset:
-    """Files of a table as an Arrow dataset, read without Python.
+    """Files of a table as an Arrow dataset, read without Python code.
 
-    delta-rs's own reads through a Python file system. Then Arrow's threads hold Python buffers, and one that is
-    released while the interpreter ends aborts the process ("terminate called without an active exception").
+    The dataset of delta-rs reads through a Python file system, so that Arrow's threads hold Python buffers. If such a
+    buffer is released while the interpreter ends, the process aborts ("terminate called without an active exception").
 
     Args:
         lake_dir: directory or URI of the lake.
-        table: which table.
-        files: of it, at one version.
-        codes: text columns to be read as dictionaries, which take less room; those of the partition never are.
+        table: table to read.
+        files: files of the table at one version.
+        codes: text columns to read as dictionaries, which take less memory. Partition columns never are.
     """
     text = [name for name in codes if name not in table.partition_by]
     schema = arrow_schema(table)
@@ -266,7 +268,7 @@ def table_at(lake_dir: str, table: Table, version: int | None = None, codes: Seq
 
 
 def _partition(file: File, schema: pa.Schema) -> pc.Expression | None:
-    """The columns that all rows of a file have in common, which are not in it."""
+    """Values of the partition columns, which are equal for all rows of a file and not stored in it."""
     terms = [
         pc.field(name) == pa.scalar(value, pa.string()).cast(schema.field(name).type)
         for name, value in (file.partition_values or {}).items()
