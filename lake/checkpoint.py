@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marker of a checkpoint of the fold's query: check whether the fold can continue, and remove it. Without Spark."""
+"""Checks whether the fold can continue with a checkpoint of its query, and removal of the checkpoint. Without Spark."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from schemas.errors import one_line
 from schemas.route_commit import RouteCommit
 
 CHECKPOINT_FORMAT: Final = 6
-"""Of the state, and of the offsets in the log. One written by an older routelake is deleted: the state comes back from
+"""Format of the state and of the offsets. A checkpoint of an older format is deleted, and the fold reads its state from
 the tables."""
 EPOCH_FILE: Final = "epoch"
-"""In the checkpoint's folder: the last epoch that it has seen written, and the last batch."""
+"""File in the checkpoint's folder with the last written epoch and the last batch."""
 MARKER_FILE: Final = "routelake.json"
 _VERSION_LINE: Final = b"v1"
 
@@ -27,8 +27,8 @@ class Verdict(NamedTuple):
     """Decision whether the fold continues with a checkpoint.
 
     Attributes:
-        goes_on: it is whole, has a finished batch and belongs to the epochs in the lake.
-        why: in words, where it does not.
+        goes_on: True if the checkpoint is intact, has a finished batch and belongs to the epochs in the lake.
+        why: reason if it does not, as text.
     """
 
     goes_on: bool
@@ -39,9 +39,10 @@ class Marker(msgspec.Struct, frozen=True):
     """Contents of `MARKER_FILE`.
 
     Attributes:
-        format: `CHECKPOINT_FORMAT` of who wrote it.
-        shards: how many the state has.
-        cluster: whether executors were elsewhere: state files have other names there (`pipelines.cluster.master`).
+        format: `CHECKPOINT_FORMAT` of the writer.
+        shards: number of shards of the state.
+        cluster: True if executors ran on other machines. State files have other names then
+            (`pipelines.cluster.master`).
     """
 
     format: int
@@ -54,20 +55,20 @@ class _Metadata(msgspec.Struct):
 
 
 def read_marker(checkpoint_dir: Path) -> Marker:
-    """Raises OSError, ValueError."""
+    """Read the marker of a checkpoint. Raises OSError, ValueError."""
     return msgspec.json.decode((checkpoint_dir / MARKER_FILE).read_bytes(), type=Marker)
 
 
 def write_seen(checkpoint_dir: Path, epoch: int, batch_id: int) -> None:
-    """Note the last epoch, and the batch after which it was that: before Spark writes that the batch is done."""
+    """Note the last epoch and its batch, before Spark notes that the batch is done."""
     write_whole(checkpoint_dir / EPOCH_FILE, f"{epoch} {batch_id}")
 
 
 def check_compatible(checkpoint_dir: Path, last: RouteCommit | None) -> Verdict:
     """Compare a checkpoint with the last epoch of the lake, and check that all but its state can be read.
 
-    None of it was synced, so that after a power cut any file of it may be torn, or be there without an older one. State
-    is large, and Spark checks it when it loads it.
+    No file of a checkpoint is synced. So after a power loss, any file may be truncated, or an older one missing. The
+    state is large and is not read here, as Spark checks the state when it loads it.
     """
     try:
         query_id = msgspec.json.decode((checkpoint_dir / "metadata").read_bytes(), type=_Metadata).id
@@ -93,13 +94,13 @@ def check_compatible(checkpoint_dir: Path, last: RouteCommit | None) -> Verdict:
 
 
 def _read_batches(folder: Path) -> int | None:
-    """Read each file of Spark's log of offsets, or of commits: a line with a version, and JSON lines.
+    """Read each file of Spark's log of offsets or commits. A file is a line with a version, then lines of JSON.
 
     Returns:
-        The last batch; None for none.
+        Number of the last batch; None without a batch.
 
     Raises:
-        OSError, ValueError: one is torn.
+        OSError, ValueError: a file is truncated or cannot be read.
     """
     numbers = [int(entry.name) for entry in os.scandir(folder) if entry.name.isdigit()]
     for number in numbers:
@@ -107,7 +108,7 @@ def _read_batches(folder: Path) -> int | None:
         try:
             version, *lines = path.read_bytes().split(b"\n")
         except FileNotFoundError:
-            continue  # an old one, which a running fold has deleted
+            continue  # an old file that a running fold has deleted
         if version != _VERSION_LINE or not any(lines):
             raise ValueError(f"{path} is torn")
         for line in filter(None, lines):
@@ -120,10 +121,12 @@ def _read_batches(folder: Path) -> int | None:
 
 
 def remove(checkpoint_dir: Path) -> None:
-    """Remove a checkpoint: the state comes back from the tables. What a kill leaves of it is none any more.
+    """Remove a checkpoint. The fold then reads its state from the tables.
+
+    The marker goes first, so that a rest after a kill is not taken for a checkpoint.
 
     Raises:
-        OSError: storage failed; it would still be gone on with.
+        OSError: storage failed. The checkpoint may still be valid.
     """
     (checkpoint_dir / MARKER_FILE).unlink(missing_ok=True)
     shutil.rmtree(checkpoint_dir, ignore_errors=True)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the lake: the rows of the state tables at a commit of routeCommitTable, or between two.
+"""Loading of route views: the rows of the state tables at a commit of routeCommitTable, or between two commits.
 
-A whole view is loaded as changes on top of the empty view, so there is one way from columns to rows. Tables are pinned
-by version; whole tables come straight from Parquet through Arrow, differences from the change data feed. Both run
-without the interpreter lock.
+A whole view is loaded as changes of the empty view, so that one code turns columns into rows. The commit names the
+version of each table. Arrow reads whole tables directly from Parquet, and differences from the change data feed. Both
+release the interpreter lock.
 
-topicQueueTable is the one that can be large (3,000,000 rows): its rows are brought into topic order by Arrow, which
-lets go of the interpreter lock, and Python sees each topic once, with the tuples of equal topics shared. The other
-tables have a few hundred rows and are read plainly.
+Only topicQueueTable can be large (3,000,000 rows). Arrow sorts its rows by topic without the interpreter lock. Python
+then handles each topic once, and equal topics share their tuples. The other tables have a few hundred rows, which are
+read row by row.
 
 Every function from columns to rows takes a table with the columns of the Delta table, and optionally `GONE`, which
-marks removed rows. Of several rows with one key the last counts.
+marks removed rows. If several rows have one key, the last one counts.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _channels_decoder = msgspec.json.Decoder(dict[str, HeardChannel])
 
 
 def topic_deltas(table: pa.Table) -> Iterator[TopicDelta]:
-    """topicQueueTable rows grouped by topic.
+    """Rows of topicQueueTable, grouped by topic.
 
     Args:
-        table: brokerName and topic as strings or dictionaries, the four numbers, and `GONE` if rows were removed.
+        table: brokerName and topic as strings or dictionaries, the four integers, and `GONE` if rows were removed.
     """
     if table.num_rows == 0:
         return
@@ -61,7 +61,7 @@ def topic_deltas(table: pa.Table) -> Iterator[TopicDelta]:
     rows, row_values = _row_codes(table)
     if GONE in table.column_names:
         rows = pc.if_else(table[GONE].combine_chunks(), pa.scalar(len(row_values), pa.int32()), rows)
-    # Stable, so that of rows with one key the last one written stays last.
+    # A stable sort, so that the last row of a key stays last.
     key = pc.add(pc.multiply(topics.cast(pa.int64()), len(broker_names)), brokers.cast(pa.int64()))
     order = pc.sort_indices(key)
     key = key.take(order)
@@ -85,7 +85,7 @@ def _grouped(
     brokers: tuple[memoryview, list[str]],
     rows: tuple[memoryview, list[Row | None]],
 ) -> Iterator[TopicDelta]:
-    """One delta per topic; equal runs of codes give the same tuple object."""
+    """One delta per topic. Equal sequences of codes share one tuple."""
     broker_codes, broker_names = brokers
     row_codes, row_values = rows
     broker_tuples: dict[bytes, tuple[str, ...]] = {}
@@ -107,29 +107,32 @@ def _grouped(
 
 
 def _dictionary(table: pa.Table, name: str) -> tuple[pa.Array, list[str]]:
-    """A text column as int32 codes, and the texts."""
+    """A text column as int32 codes, and the text of each code."""
     column = table[name]
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     array = column.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # no chunk at all, or more than fit one
+    if isinstance(array, pa.ChunkedArray):  # no chunk, or too many values for one
         array = pa.concat_arrays(array.chunks)
     return array.indices.cast(pa.int32()), array.dictionary.to_pylist()
 
 
 def _ranked(codes: pa.Array, names: list[str]) -> tuple[pa.Array, list[str]]:
-    """Codes renumbered so that their order is the order of the names."""
+    """Codes renumbered in the order of the names."""
     ordered = sorted(names)
     rank = {name: index for index, name in enumerate(ordered)}
     return pa.array([rank[name] for name in names], pa.int32()).take(codes), ordered
 
 
 def _row_codes(table: pa.Table) -> tuple[pa.Array, list[Row]]:
-    """The four numbers of each row as one int32 code, and what each code stands for."""
+    """The four integers of each row as one int32 code, and the row of each code."""
     codes: pa.Array = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
     known: list[tuple[int, ...]] = [()]
     packed: list[tuple[int, int]] = []
-    """(least, how many) of each column that is in `codes` next to the place in `known`, the last one lowest."""
+    """(least, number of values) of each column packed into `codes`, in addition to the index into `known`.
+
+    The last column has the lowest digits.
+    """
     size = 1
     for name in TOPIC_QUEUE_TABLE.value_columns:
         column = pc.fill_null(table[name], 0)
@@ -150,7 +153,7 @@ def _row_codes(table: pa.Table) -> tuple[pa.Array, list[Row]]:
 def _numbered(
     codes: pa.Array, known: list[tuple[int, ...]], packed: list[tuple[int, int]]
 ) -> tuple[pa.Array, list[tuple[int, ...]]]:
-    """Codes without holes, and what each stands for: the numbers that were known, and those that were packed."""
+    """Consecutive codes, and the numbers of each code: the known ones, then the packed ones."""
     encoded = codes.dictionary_encode()
     found: list[tuple[int, ...]] = []
     for code in encoded.dictionary.to_pylist():
@@ -169,19 +172,19 @@ def _ints(array: pa.Array) -> memoryview:
 
 
 def broker_rows(table: pa.Table) -> Iterator[tuple[str, BrokerRow | None]]:
-    """brokerAddrTable."""
+    """Rows of brokerAddrTable by broker name; None for a removed row."""
     for gone, (name, cluster, addrs, zone, acting) in _records(table, BROKER_ADDR_TABLE):
         yield name, None if gone else BrokerRow(cluster or "", dict(sorted(addrs or ())), zone, bool(acting))
 
 
 def cluster_members(table: pa.Table) -> Iterator[tuple[tuple[str, str], bool]]:
-    """clusterAddrTable."""
+    """Rows of clusterAddrTable: (cluster, broker name), and True if present or False if removed."""
     for gone, (cluster, broker_name) in _records(table, CLUSTER_ADDR_TABLE):
         yield (cluster, broker_name), not gone
 
 
 def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveInfo | None]]:
-    """brokerLiveTable."""
+    """Rows of brokerLiveTable by key; None for a removed row."""
     for gone, (name, cluster, addr, *values) in _records(table, BROKER_LIVE_TABLE):
         if gone:
             yield (name, cluster, addr), None
@@ -196,13 +199,13 @@ def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveInfo | None]]:
 
 
 def filter_servers(table: pa.Table) -> Iterator[tuple[LiveKey, tuple[str, ...] | None]]:
-    """filterServerTable."""
+    """Rows of filterServerTable by key; None for a removed row."""
     for gone, (name, cluster, addr, servers) in _records(table, FILTER_SERVER_TABLE):
         yield (name, cluster, addr), None if gone else tuple(servers or ())
 
 
 def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], RegisteredMapping | None]]:
-    """topicQueueMappingInfoTable."""
+    """Rows of topicQueueMappingInfoTable by key; None for a removed row."""
     for gone, (broker_name, topic, bname, mapping, offset) in _records(table, TOPIC_QUEUE_MAPPING_INFO_TABLE):
         yield (
             (broker_name, topic, bname),
@@ -211,13 +214,13 @@ def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], Regist
 
 
 def kv_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str | None] | None]]:
-    """kvConfigTable."""
+    """Rows of kvConfigTable by (namespace, key); None for a removed row."""
     for gone, (namespace, key, value) in _records(table, KV_CONFIG_TABLE):
         yield (namespace, key), None if gone else (value,)
 
 
 def _records(table: pa.Table, spec: Table) -> Iterator[tuple[bool, tuple[Any, ...]]]:
-    """(removed, cells) of each row; in slices, since Arrow keeps the interpreter lock while it makes Python objects."""
+    """(removed, cells) of each row. Rows go in slices, as Arrow holds the interpreter lock to make Python objects."""
     for start in range(0, table.num_rows, _SLICE_ROWS):
         part = table.slice(start, _SLICE_ROWS)
         gone = part[GONE].to_pylist() if GONE in part.column_names else repeat(False, part.num_rows)
@@ -225,7 +228,7 @@ def _records(table: pa.Table, spec: Table) -> Iterator[tuple[bool, tuple[Any, ..
 
 
 _CODES: Final = {TOPIC_QUEUE_TABLE.name: ("brokerName", "topic")}
-"""Text columns that are kept as codes."""
+"""Text columns that are read as codes, by table name."""
 
 _READERS: Final = 3
 
@@ -241,7 +244,7 @@ def _codes(spec: Table) -> tuple[str, ...]:
 
 
 def load_changes(lake_dir: str, commit: RouteCommit) -> Changes:
-    """Every row of every state table at a commit, as changes to the empty view. Tables are read side by side."""
+    """Every row of every state table at a commit, as changes of the empty view. Tables are read in parallel."""
 
     def read(spec: Table) -> pa.Table:
         return table_at(lake_dir, spec, commit.versions[spec.name], _codes(spec)).to_table()
@@ -270,13 +273,13 @@ def changes_between(
     """Changes of the state tables from one commit to a later one, read from the change data feed.
 
     Args:
-        logs: As `state_logs` gives them.
+        logs: Result of `state_logs`.
         before: The commit to start from.
         after: The commit to arrive at.
-        pause: Called now and then.
+        pause: Called from time to time.
 
     Raises:
-        OSError, ValueError, pyarrow.ArrowException: The feed is not there any more, or cannot be read.
+        OSError, ValueError, pyarrow.ArrowException: The change data feed was deleted or cannot be read.
     """
 
     def read(spec: Table) -> pa.Table | None:
@@ -288,18 +291,18 @@ def changes_between(
 
 
 def _moved(spec: Table, before: RouteCommit, after: RouteCommit) -> tuple[int, int]:
-    """The first version that came after a commit, and the one after the last of a later commit."""
+    """The range of versions between two commits: the first one, and the one after the last."""
     return before.versions.get(spec.name, -1) + 1, after.versions.get(spec.name, -1) + 1
 
 
 def changes_from(
     commit: RouteCommit, read: Callable[[Table], pa.Table | None], pause: Callable[[], None] = no_pause
 ) -> Changes:
-    """Changes out of Arrow tables.
+    """Changes from Arrow tables.
 
     Args:
-        commit: Where they lead.
-        read: Gives the changed rows of each state table (see `columns`), or None.
+        commit: Commit after the changes.
+        read: Returns the changed rows of a state table, or None if it has none.
         pause: Called often.
     """
     rows = {spec.name: read(spec) for spec in STATE_TABLES}

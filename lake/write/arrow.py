@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row changes as Arrow tables: what the Spark workers hand to the writer.
+"""Row changes as Arrow tables, which the Spark workers send to the writer.
 
-Changes of topicQueueTable, of which there may be millions, are made by columns (topic_changes.py). The others have
-three shapes: *operations* on a state table (its columns plus ``op``: i insert, u update, d delete), rows of
-routeChangeTable (without ``epoch``, which the writer knows), and quarantined records.
+Changes of topicQueueTable may be millions, so they are made column by column (topic_changes.py). Other changes are:
+
+- *operations* on a state table: its columns plus ``op`` (i insert, u update, d delete)
+- rows of routeChangeTable, without ``epoch``, which the writer adds
+- quarantined records
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ INSERT: Final = "i"
 UPDATE: Final = "u"
 DELETE: Final = "d"
 LIVENESS: Final = "l"
-"""In what shards report about brokerLiveTable: a row in which nothing has changed but when its broker was heard."""
+"""``op`` of a row of brokerLiveTable in which only the time of the last heartbeat changed."""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -45,7 +47,7 @@ CODED_CHANGE_SCHEMA: Final = pa.schema(
         for field in CHANGE_SCHEMA
     ]
 )
-"""The same with dictionaries for all texts of which many rows have the same one."""
+"""`CHANGE_SCHEMA` with dictionaries for texts that repeat in many rows."""
 QUARANTINE_SCHEMA: Final = arrow_schema(QUARANTINE_TABLE)
 
 
@@ -73,10 +75,10 @@ class NetChanges:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, tuple[Any, ...]], tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]] = {}
-        """Of each row: what was there first, and what is there now."""
+        """First and present values of each row."""
 
     def add(self, changes: Iterable[RowChange]) -> None:
-        """Take note of changes, in their order."""
+        """Add changes, in their order."""
         for change in changes:
             row = (change.table.name, change.key)
             known = self._rows.get(row)
@@ -103,10 +105,10 @@ class Cause(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangeRows:
-    """Rows of routeChangeTable, collected column by column. Those of topicQueueTable come by `topic_changes` instead.
+    """Rows of routeChangeTable, collected column by column. `topic_changes` makes those about topicQueueTable.
 
     Attributes:
-        text_bytes: characters of JSON so far, of which nearly all of its memory is.
+        text_bytes: number of JSON characters so far, which take nearly all of the memory.
     """
 
     def __init__(self) -> None:
@@ -178,7 +180,7 @@ def command_rows(entries: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def values_json(table: Table, values: tuple[Any, ...]) -> str:
-    """Column ``before`` or ``after`` of routeChangeTable: value columns by name, less what every heartbeat moves."""
+    """Column ``before`` or ``after`` of routeChangeTable: value columns by name, without those of each heartbeat."""
     named = dict(zip(table.value_columns, values, strict=True))
     if table is BROKER_LIVE_TABLE:
         named = {name: value for name, value in named.items() if name not in LIVENESS_COLUMNS}

@@ -36,26 +36,26 @@ from lake.write.shard_files import WrittenHistory
 from schemas.outcomes import APPLIED
 
 INLINE_BYTES: Final = 256 * 1024
-"""Parts of a shard that go through Spark, all together."""
+"""Maximum bytes of the parts of a shard that go through Spark, in total."""
 
 SPOOLED: Final = "spooled"
 """Kind of the row that names a file."""
 
 Read = Callable[[], bytes]
-"""Gives a part's bytes, each time it is asked."""
+"""Reads the bytes of a part. It can be called repeatedly."""
 
 
 class _Spooled(msgspec.Struct, array_like=True):
     path: str
     parts: list[tuple[str, int]]
-    """Kind and size of each, in the order in which they stand in the file."""
+    """Kind and size in bytes of each part, in the order in the file."""
 
 
 class ShardOutput:
-    """Collects a shard's parts.
+    """Collects the parts of a shard.
 
     Args:
-        folder: where files go.
+        folder: folder for files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,12 +66,12 @@ class ShardOutput:
         self._spooled = _Spooled("", [])
 
     def add(self, kind: str, payload: bytes) -> None:
-        """Take one part.
+        """Add one part.
 
         Raises:
             OSError: the file cannot be written.
         """
-        # In order: behind a part that went into the file, every other does.
+        # After the first part in the file, all others go into the file, which keeps their order.
         if self._file is None and self._inline_bytes + len(payload) <= INLINE_BYTES:
             self._inline.append((kind, payload))
             self._inline_bytes += len(payload)
@@ -84,7 +84,7 @@ class ShardOutput:
         self._spooled.parts.append((kind, len(payload)))
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the rows that go through Spark, once everything is in."""
+        """Yield the rows that go through Spark, after all parts are added."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -94,11 +94,11 @@ class ShardOutput:
 
 
 def unpack(rows: Iterable[tuple[str, bytes]], opened: list[Path]) -> Iterator[tuple[str, Read]]:
-    """The parts that `ShardOutput.rows` told of, in order: the kind of each, and how it is read.
+    """The parts behind the rows of `ShardOutput.rows`, in order: kind and reader of each.
 
     Args:
-        rows: of all shards.
-        opened: files are noted here; to be removed when no part is read any more.
+        rows: rows of all shards.
+        opened: receives the paths of files. The caller removes them after the last read.
     """
     for kind, payload in rows:
         if kind != SPOOLED:
@@ -121,11 +121,11 @@ def _read(path: Path, at: int, size: int) -> bytes:
 
 @dataclass(slots=True)
 class Batch:
-    """The shards' parts of one micro-batch, put together.
+    """The merged parts of all shards for one micro-batch.
 
-    What shards have written into data files is in ``histories`` and ``partitions`` alone. ``partitions`` are
-    of topicQueueTable, ``operations`` of the other state tables. Rows of routeChangeTable that are in no file are in
-    ``changes``.
+    ``histories`` and ``partitions`` name the data files that shards have written. ``partitions`` are those of
+    topicQueueTable, ``operations`` those of the other state tables. ``changes`` has the rows of routeChangeTable that
+    are in no file.
     """
 
     histories: list[WrittenHistory] = field(default_factory=list)
@@ -140,10 +140,10 @@ class Batch:
 
     @classmethod
     def merge(cls, rows: Iterable[tuple[str, bytes]]) -> Batch:
-        """Put emitted (kind, payload) rows of all shards together. To be closed.
+        """Merge the (kind, payload) rows of all shards. The caller closes the batch.
 
-        A command that went to every shard has one outcome: applied if any shard applied it. A record that went to every
-        shard and could not be read is in quarantine once.
+        A command that went to every shard has one outcome: applied, if any shard applied it. An unreadable record that
+        went to every shard is in quarantine once.
         """
         batch = cls()
         by_offset: dict[int, dict[str, Any]] = {}
@@ -184,7 +184,7 @@ class Batch:
             self.progress.append(msgspec.json.decode(read(), type=ShardProgress))
 
     def close(self) -> None:
-        """Remove the shards' files, once everything is written."""
+        """Remove the files of the shards, after everything is written."""
         for path in self.files:
             with suppress(OSError):
                 path.unlink()
@@ -192,7 +192,7 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing but unchanged heartbeats, so that no epoch is due."""
+        """Return True if there are only unchanged heartbeats, so that no epoch is due."""
         return not (self.has_history or self.partitions or self.operations or self.quarantine)
 
     @property
@@ -201,10 +201,11 @@ class Batch:
         return bool(self.histories or self.changes or self.outcomes)
 
     def history(self, digest: EpochDigest | None = None) -> Iterator[pa.Table]:
-        """Rows of routeChangeTable without ``epoch``, part by part, each made when it is asked for.
+        """Yield rows of routeChangeTable without ``epoch``, part by part.
 
         Args:
-            digest: is given what they and those in files add to the chain; for those in files the shards have made it.
+            digest: collects the digests of these rows and of those in files, for the hash chain. Shards have computed
+                the latter.
         """
         digest = digest or EpochDigest()
         for written in self.histories:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain of epochs: each row of routeCommitTable has a digest of itself, its epoch's changes, and the row before.
+"""Hash chain of epochs. Each row of routeCommitTable has a digest of itself, the epoch's changes and the previous row.
 
-What is hashed, in words, is in docs/reference/tables.md, "The chain". A *field* is the length of a value's text in
-bytes, a colon and the text, or ``-:`` for null, so that no two rows give the same fields. A *block* is the rows of one
-epoch that have the columns of `HEAD` in common: what one cause did to one table of one broker group. Its digest is over
-those columns, once, and then the others (`REST`) of each row in the order of seq. Blocks have no order, because a table
-has none once its files are rewritten; their digests are sorted. A block stays together on its way to the writer, which
-therefore never holds more than a part.
+docs/reference/tables.md, "The chain", describes the hashed data. A *field* is the length of a value's text in bytes, a
+colon and the text, or ``-:`` for null, so that different rows never give the same fields. A *block* is the rows of one
+epoch with equal values in the columns of `HEAD`: the changes by one cause to one table of one broker group. The digest
+of a block covers these columns once, and then the other columns (`REST`) of each row in the order of seq. Blocks have
+no order, because rewritten files of a table have none, so their digests are sorted. A block goes to the writer in one
+piece, so the writer needs memory for one part only.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ _COMMIT_COLUMNS: Final = ROUTE_COMMIT_TABLE.column_names[: ROUTE_COMMIT_TABLE.co
 
 
 class Block(NamedTuple):
-    """One block: the first of its rows, and the digest of all of them, in hex."""
+    """One block: index of its first row, and the digest of all its rows, in hex."""
 
     row: int
     digest: str
 
 
 class EpochDigest:
-    """Collects the digests of one epoch's rows, from any threads; `link` makes the chain's next one."""
+    """Collects the digests of the rows of one epoch, from any threads. `link` computes the next digest of the chain."""
 
     def __init__(self) -> None:
         self._digests: list[str] = []
 
     def add_changes(self, rows: pa.Table) -> pa.Table:
-        """Take rows of routeChangeTable, with or without ``epoch``, in which each block is whole and in order.
+        """Add rows of routeChangeTable, with or without ``epoch``. Each block must be complete and in order.
 
         Returns:
-            The same rows: for who hands them on.
+            The same rows.
         """
         self._digests.extend(block.digest for block in blocks(rows))
         return rows
 
     def add_digests(self, digests: Iterable[str]) -> None:
-        """Take blocks of the epoch's by their digests, in hex."""
+        """Add blocks of the epoch by their digests, in hex."""
         self._digests.extend(digests)
 
     def add_quarantine(self, rows: pa.Table) -> pa.Table:
-        """Take rows of quarantineTable, in any order, and return them. Each is a block of its own."""
+        """Add rows of quarantineTable, in any order, and return them. Each row is a block of its own."""
         lines = field_lines(rows, QUARANTINE_TABLE.column_names)
         self._digests.extend(hashlib.sha256(line.as_buffer()).hexdigest() for line in lines)
         return rows
 
     def link(self, previous: str, commit: Mapping[str, Any]) -> str:
-        """The digest that stands in column ``chain``.
+        """Compute the digest for column ``chain``.
 
         Args:
-            previous: that of the epoch before; empty for the first epoch.
-            commit: the row of routeCommitTable, as Arrow gives it; times may be in microseconds.
+            previous: digest of the previous epoch; empty for the first epoch.
+            commit: row of routeCommitTable with the values of Arrow. Times may be in microseconds.
         """
         digest = hashlib.sha256(previous.encode())
         digest.update("".join(field(commit[name]) for name in _COMMIT_COLUMNS).encode())
@@ -75,14 +75,14 @@ class EpochDigest:
 
 
 def in_blocks(rows: pa.Table) -> pa.Table:
-    """Rows of routeChangeTable in an order in which each block is whole and in the order of seq, epoch by epoch."""
+    """Sort rows of routeChangeTable by epoch, so that the rows of a block are together and in the order of seq."""
     return rows.sort_by([("epoch", "ascending"), *_ORDER] if _EPOCH in rows.column_names else _ORDER)
 
 
 def blocks(rows: pa.Table) -> Iterator[Block]:
-    """The blocks of rows that `in_blocks` has put in order, or that come as a shard made them.
+    """The blocks of rows that `in_blocks` has sorted, or in the order in which a shard made them.
 
-    Rows of several epochs have a column ``epoch``, and are in the order of epochs first.
+    Rows of several epochs have a column ``epoch`` and are sorted by it first.
     """
     if not rows.num_rows:
         return
@@ -99,7 +99,7 @@ def blocks(rows: pa.Table) -> Iterator[Block]:
 
 
 def field_lines(rows: pa.Table, columns: tuple[str, ...]) -> pa.StringArray:
-    """For each row, the fields of some columns one after the other."""
+    """For each row, the concatenated fields of some columns."""
     parts: list[Any] = []
     for name in columns:
         values = rows[name].combine_chunks()
@@ -113,7 +113,7 @@ def field_lines(rows: pa.Table, columns: tuple[str, ...]) -> pa.StringArray:
 
 
 def _decoded(values: pa.DictionaryArray, decode: Callable[[Any], str]) -> pa.StringArray:
-    """Texts, each made once, at the places of the values that they are made of."""
+    """Texts of dictionary values. Each distinct value is converted once."""
     texts = pa.array([*map(decode, values.dictionary.to_pylist()), decode(None)], pa.string())
     return texts.take(values.indices.fill_null(len(texts) - 1))
 
@@ -128,7 +128,7 @@ def _text(values: pa.Array) -> pa.StringArray:
 
 
 def field(value: object) -> str:
-    """A value's field. Versions are ``name=version,name=version``, by name."""
+    """The field of a value. Versions are ``name=version,name=version``, sorted by name."""
     if value is None:
         return "-:"
     if isinstance(value, datetime):
@@ -140,7 +140,7 @@ def field(value: object) -> str:
 
 
 def _starts(rows: pa.Table) -> list[int]:
-    """The first row of each block."""
+    """Index of the first row of each block."""
     differs: Any = None
     for name in (_EPOCH, *HEAD) if _EPOCH in rows.column_names else HEAD:
         column = rows[name].combine_chunks()

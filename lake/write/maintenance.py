@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Housekeeping of the tables, by the one writer, in small steps between batches.
+"""Maintenance of the tables by the one writer, in small steps between batches.
 
-At most one piece of work after a batch, each well under a second: a checkpoint of one table, compaction of one
-partition, vacuum or log clean-up of one table, or a trim of the event log. What is due is decided by counters and by
-the clock; nothing here changes what a reader sees at an epoch that is still kept.
+After a batch, at most one piece of work is done, which takes well under a second. It is a checkpoint of one table,
+compaction of one partition, vacuum or log clean-up of one table, or a trim of the event log. Counters and the clock
+decide what is due. Maintenance changes no result at an epoch that is still kept.
 
-Before a trim, and before entries of a table's log go, the lake is brought to the disk: a power cut must not take what
-the forgotten records were folded into, or the checkpoint that stands for the forgotten entries (`lake.write.synced`).
+The lake is synced to disk before events or entries of a Delta log are deleted. Otherwise a power loss could destroy the
+tables that have the deleted events, or the checkpoint that replaces the deleted entries (`lake.write.synced`).
 
-What is old enough to go is judged by a clock of its own, which is never ahead of the machine's and runs at most twice
-as fast as time passes. So a clock that is set ahead by a month makes nothing a month older. After a stop more is kept,
-for as long as the stop was.
+A separate clock decides what is old enough to delete. It is never ahead of the machine's clock and runs at most twice
+as fast as time passes. So if the machine's clock is set ahead by a month, no data becomes a month older. After a stop
+of the fold, data is kept longer by the duration of the stop.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from schemas.tables import ALL_TABLES, Table
 log = structlog.get_logger("routelake.maintenance")
 
 CHECKPOINT_EVERY_COMMITS = 50
-"""At first. A checkpoint also holds every file that was removed within the retention; where it has many times as many
-actions as there were commits, it is written less often: a hundredth of them, up to `CHECKPOINT_AT_MOST_COMMITS`."""
+"""Minimum number of commits between checkpoints. A checkpoint also has every file removed within the retention. If it
+has many actions, the interval is a hundredth of their number, up to `CHECKPOINT_AT_MOST_COMMITS`."""
 CHECKPOINT_AT_MOST_COMMITS = 2_500
 CHECKPOINT_AGAIN_S = 300.0
-"""After one that could not be written: the table does without, and the rest has its turn."""
+"""Seconds until the next try after a failed checkpoint. Meanwhile other work is done."""
 COMPACT_EVERY_COMMITS = 250
 COMPACT_WHEN_FILES = 32
 """A partition with more files than this is compacted."""
 COMPACTED_BYTES = 16 * 1024 * 1024
-"""Files of this size are left alone: else the whole past would be written again each time."""
+"""Files of at least this size are not compacted. Otherwise each compaction would rewrite the whole history."""
 SWEEP_INTERVAL_S = 3600.0
 FIRST_SWEEP_S = 300.0
-"""Time of the first sweep after the start. It is short so that a fold that often starts again sweeps, too."""
+"""Seconds from the start to the first sweep, short so that a fold with frequent restarts sweeps, too."""
 TRIM_INTERVAL_S = 60.0
 
 HOUR_MS = 3_600_000
@@ -81,7 +81,7 @@ class Maintenance:
         self._lake_dir = next(iter(tables.values())).path.parent
         self._clock = CleanUpClock(self._lake_dir)
         self._synced: dict[str, int] = {}
-        """Versions of the tables when they were last brought to the disk."""
+        """Versions of the tables at the last sync to disk."""
         self._compacted = {name: table.version for name, table in tables.items()}
         self._checkpoint_from_s: dict[str, float] = {}
         """Table -> time of the next checkpoint, if the last one failed."""
@@ -91,7 +91,7 @@ class Maintenance:
         self._folded_before = -1
 
     def step(self, writer: LakeWriter) -> None:
-        """Do the next due piece of work, if any. A failure is logged and tried again later: it loses nothing."""
+        """Do the next due piece of work, if any. A failure is logged, and the work is tried again later."""
         due = self._due(writer)
         self._folded_before = writer.log_offset
         if due is None:
@@ -112,7 +112,7 @@ class Maintenance:
             is_late = table.version - table.last_checkpoint.version >= _checkpoint_interval(table)
             if is_late and now >= self._checkpoint_from_s.get(name, now):
                 return f"checkpoint {name}", partial(self._checkpoint, name)
-            # At multiples of a version, so that a process that often starts anew compacts as well.
+            # At multiples of a version, so that a process with frequent restarts compacts, too.
             if table.version // COMPACT_EVERY_COMMITS > self._compacted[name] // COMPACT_EVERY_COMMITS:
                 self._sweep = chain(self._sweep, self._compaction(declared))
                 self._compacted[name] = table.version
@@ -131,17 +131,17 @@ class Maintenance:
         del self._checkpoint_from_s[name]
 
     def _trim(self, before_offset: int, event_time_ms: int) -> int:
-        """Drop old records that every committed epoch has folded.
+        """Delete old events that are in committed epochs.
 
-        Never one that a seed might need, nor one of the batch under way: Spark reads it again if the process dies
-        before the batch is in the checkpoint. Age is by the log's own time, so that no clock of the fold's decides.
+        Events that a seed may need are kept, and those of the current batch: Spark reads them again if the process dies
+        before the batch is in the checkpoint. Age is by event time, so that no clock of the fold decides.
         """
         if self._versions() != self._synced:
             self._sync()
         return self._event_log.trim(before_offset, event_time_ms - self._log_retention_ms)
 
     def _sync(self) -> None:
-        """Bring the lake to the disk. What was published is in the store already. Raises OSError."""
+        """Sync the lake to disk. A lake in an object store needs no sync. Raises OSError."""
         if self._publisher is None:
             versions = self._versions()
             sync_lake(self._lake_dir, versions, self._clock.now_ms())
@@ -154,7 +154,7 @@ class Maintenance:
         table.maintain(partial(_vacuum, hours=self._clock.hours_to_keep(hours)))
 
     def _clean_log(self, table: StagedTable) -> None:
-        """delta-rs goes by the machine's clock alone."""
+        """Clean up the log, unless the machine's clock is ahead, as delta-rs uses only that clock."""
         if self._clock.ahead_ms() < HOUR_MS:
             self._sync()
             table.maintain(DeltaTable.cleanup_metadata)
@@ -207,8 +207,8 @@ class CleanUpClock:
     """Clock for the deletion of old data.
 
     Args:
-        lake_dir: Says what this clock showed when the lake was last brought to the disk, or else when its last epoch
-            was committed.
+        lake_dir: Folder of the lake. The clock starts at its own time of the last sync of the lake, or else at the time
+            of the last epoch.
     """
 
     def __init__(self, lake_dir: Path) -> None:
@@ -220,7 +220,7 @@ class CleanUpClock:
         self._said = False
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Time of this clock, ms since 1970."""
         now_s = time.monotonic()
         passed_ms = round((now_s - self._seen_s) * 1000)
         self._seen_s = now_s
@@ -228,7 +228,7 @@ class CleanUpClock:
         return self._now_ms
 
     def ahead_ms(self) -> int:
-        """By how much the machine's clock is ahead of this one."""
+        """Milliseconds by which the machine's clock is ahead of this clock."""
         ahead_ms = _wall_ms() - self.now_ms()
         if ahead_ms >= HOUR_MS and not self._said:
             self._said = True
@@ -239,7 +239,7 @@ class CleanUpClock:
         return ahead_ms
 
     def hours_to_keep(self, hours: int) -> int:
-        """Retention by the machine's clock, hours, that keeps data for at least this many hours."""
+        """Retention in hours of the machine's clock that keeps data for at least `hours` of this clock."""
         return hours + math.ceil(self.ahead_ms() / HOUR_MS)
 
 
@@ -248,7 +248,7 @@ def _wall_ms() -> int:
 
 
 def _vacuum(table: DeltaTable, *, hours: int) -> None:
-    # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
+    # A full vacuum: the light one leaves change feed files, and files removed before the last checkpoint.
     table.vacuum(hours, dry_run=False, full=True)
 
 
@@ -257,7 +257,7 @@ def _checkpoint_interval(table: StagedTable) -> int:
 
 
 def tuple_of(part: str) -> tuple[str, str, str]:
-    """``brokerName=a`` as a delta-rs partition filter."""
+    """Convert ``brokerName=a`` to a partition filter of delta-rs."""
     from urllib.parse import unquote
 
     name, value = part.split("=", 1)

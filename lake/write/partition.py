@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assignment of records to shards.
 
-Group state is spread over a fixed number of shards by hash(routing key), one Spark task each. Spark places a grouping
-key by its own hash, so the shard keys are chosen such that each falls into a partition of its own.
+Group state is spread over a fixed number of shards by hash(routing key), with one Spark task per shard. Spark assigns a
+grouping key to a partition by its own hash. So the shard keys are chosen such that each falls into its own partition.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHARD_KEYS: Final[Mapping[int, tuple[int, ...]]] = {
 
 
 def shard_keys(shards: int) -> tuple[int, ...]:
-    """Grouping keys of so many shards. Raises SetupError for a number that is not offered."""
+    """Grouping keys for a number of shards. Raises SetupError for an unsupported number."""
     try:
         return SHARD_KEYS[shards]
     except KeyError:
@@ -38,16 +38,16 @@ def shard_keys(shards: int) -> tuple[int, ...]:
 
 
 def shard_of(routing_key: str, shards: int) -> int:
-    """Grouping key for a routing key; Spark SQL's ``crc32`` gives the same."""
+    """Grouping key for a routing key. Spark SQL computes the same with ``crc32``."""
     return shard_keys(shards)[zlib.crc32(routing_key.encode()) % shards]
 
 
 SeedRow = tuple[int, bytes, list[str], list[bytes]]
-"""shard, encoded `Shard`, broker names, their encoded topics: the columns of processor.SEED_SCHEMA."""
+"""Columns of processor.SEED_SCHEMA: shard, encoded `Shard`, broker names, encoded topics of each broker."""
 
 
 def seed_rows(state: RouteState, shards: int) -> list[SeedRow]:
-    """A whole state as the initial state of each shard."""
+    """Split a whole state into the initial state of each shard."""
     groups: dict[int, dict[str, BrokerGroup]] = defaultdict(dict)
     for name, group in state.groups.items():
         groups[shard_of(broker_key(name), shards)][name] = group

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of a shard besides changed rows: its progress, heartbeat times and command outcomes."""
+"""Reports of a shard in addition to changed rows: its progress, heartbeat times and command outcomes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _json = msgspec.json.Encoder()
 
 
 class ShardProgress(msgspec.Struct):
-    """Progress of a shard. ``full`` says that all its live rows were reported, not only the touched ones."""
+    """Progress of a shard. With ``full``, it reported all its live rows, not only the touched ones."""
 
     shard: int
     offset: int
@@ -29,7 +29,7 @@ class ShardProgress(msgspec.Struct):
 
 
 def outcome_entry(event: AnyEvent, at: At, outcome: Outcome) -> dict[str, Any]:
-    """A command's entry in the epoch's outcomes and in routeChangeTable, without what would be long."""
+    """Entry of a command in the outcomes of the epoch and in routeChangeTable, without long fields."""
     fields = msgspec.to_builtins(event)
     fields.pop("command")
     fields.pop("actor")
@@ -52,7 +52,7 @@ def outcome_entry(event: AnyEvent, at: At, outcome: Outcome) -> dict[str, Any]:
 def live_rows(
     start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup], *, full: bool
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]:
-    """Rows of brokerLiveTable of the groups that moved, or of all with ``full`` (at the start of a driver run).
+    """Rows of brokerLiveTable of the changed groups, or of all with ``full`` (at the start of a driver run).
 
     Their operations are UPDATE, DELETE and LIVENESS.
     """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fold's state back from the tables, for a query whose checkpoint is lost.
+"""Reading of the fold's state from the tables, if the checkpoint of its query is lost.
 
-The state at the last epoch is what its table versions hold. Only the times in brokerLiveTable may be older there than
-they were in the lost state store: heartbeats are written every ten seconds. So the state is read at the newest epoch
-whose livenessOffset is its own logOffset, and the log from there to the last epoch is folded over it again, on the
-driver, with the same pure rules: the result is exactly the lost state, and nothing is written twice.
+The tables have the state at the last epoch. Only the times in brokerLiveTable may be older than in the lost state
+store, as heartbeats are written every ten seconds. So the tables are read at the newest epoch with livenessOffset equal
+to logOffset. The driver then applies the later events up to the last epoch with the same state machine. The result
+is exactly the lost state, and no row is written twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from schemas.route_commit import RouteCommit
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A state and the first log offset it does not contain."""
+    """A state, and the offset of the first event that it does not contain."""
 
     state: RouteState
     next_offset: int
@@ -40,10 +40,10 @@ class Seed:
 
 
 def read_seed(lake_dir: Path, log: EventLog) -> Seed:
-    """State of the last epoch, from the tables and a few seconds of log; an empty state for an empty lake.
+    """Read the state at the last epoch from the tables and a few seconds of the event log. Empty for an empty lake.
 
     Raises:
-        SetupError: a table cannot be read, or the log lacks records that are needed for it.
+        SetupError: a table cannot be read, or the event log lacks required records.
         UnavailableError: the disk is full or failing.
     """
     try:
@@ -60,14 +60,14 @@ def _read_seed(lake_dir: Path, log: EventLog) -> Seed:
     if last is None:
         return Seed(RouteState(), 0, 0)
     exact = last_exact_commit(lake_dir)
-    # None is exact only in the first moments of a lake: then the log is whole, and short.
+    # Without an exact epoch the lake is only seconds old, so its event log is complete and short.
     state, first = (read_state(lake_dir, exact), exact.log_offset + 1) if exact is not None else (RouteState(), 0)
     state = replay(state, _between(log, first, last.log_offset))
     return Seed(state, last.log_offset + 1, last.epoch)
 
 
 def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
-    """State at one row of routeCommitTable."""
+    """State at one commit of routeCommitTable."""
     return whole_state_of(load_view(str(lake_dir), commit))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data files that a shard writes: rows of routeChangeTable where they are many, and of topicQueueTable (docs/adr/0021).
+"""Data files that a shard writes: many rows of routeChangeTable, and rows of topicQueueTable (docs/adr/0021).
 
-Of a row of routeChangeTable a shard does not know the column ``epoch``: the driver sends it with the batch.
+A shard does not know the column ``epoch`` of routeChangeTable, so the driver sends it with the batch.
 
 A group's rows are one partition of topicQueueTable, and they are in memory when one of them changes. If all changed
 rows are new, a file with them is added. Otherwise one file with all rows of the partition replaces its files, and a
@@ -38,7 +38,7 @@ from schemas.broker import QueueRow
 from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
 ROWS_WORTH_A_FILE: Final = 500
-"""Fewer go to the driver, which writes what all shards have few of into one file."""
+"""Minimum number of rows for a file. Fewer rows go to the driver, which writes one file for all shards."""
 
 _EPOCH: Final = pa.field("epoch", pa.int64(), nullable=False)
 _SCHEMA: Final = pa.schema([_EPOCH, *CODED_CHANGE_SCHEMA])
@@ -46,12 +46,12 @@ _PLAIN: Final = (NO_TWO_ALIKE[ROUTE_CHANGE_TABLE.name], "topic")
 
 
 class WrittenHistory(msgspec.Struct, frozen=True, array_like=True):
-    """A file of one shard's rows.
+    """A file with rows of one shard.
 
     Attributes:
-        epoch: of its rows.
-        file: where they are.
-        digests: of them, for the chain (`lake.write.hash_chain`).
+        epoch: epoch of the rows.
+        file: the data file.
+        digests: digests of the rows for the hash chain (`lake.write.hash_chain`).
     """
 
     epoch: int
@@ -60,11 +60,11 @@ class WrittenHistory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HistoryFile:
-    """One shard's file of one micro-batch; it is there once a part has been added.
+    """The file of one shard in one micro-batch. The first added part creates it.
 
     Args:
-        folder: where it goes.
-        epoch: that the batch will be.
+        folder: folder of the file.
+        epoch: epoch that the batch will become.
     """
 
     def __init__(self, folder: Path, epoch: int) -> None:
@@ -74,7 +74,7 @@ class HistoryFile:
         self._digests: list[str] = []
 
     def wants(self, count: int) -> bool:
-        """Return True if a part with this number of rows belongs into the file."""
+        """Return True if a part with this number of rows belongs in the file."""
         return self._writer is not None or count >= ROWS_WORTH_A_FILE
 
     def add(self, rows: pa.Table, digests: Sequence[str]) -> None:
@@ -85,14 +85,14 @@ class HistoryFile:
         self._digests += digests
 
     def close(self) -> WrittenHistory | None:
-        """The file; None if nothing was added. Raises OSError."""
+        """Finish the file; None if nothing was added. Raises OSError."""
         if self._writer is None:
             return None
         return WrittenHistory(self._epoch, self._writer.close(), self._digests)
 
 
 def with_epoch(rows: pa.Table, epoch: int) -> pa.Table:
-    """Rows of routeChangeTable with the one column that a shard's do not have."""
+    """Add the column ``epoch`` to rows of routeChangeTable."""
     return rows.add_column(0, _EPOCH, pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
 
 
@@ -103,29 +103,29 @@ _TOPIC_PLAIN: Final = (NO_TWO_ALIKE[TOPIC_QUEUE_TABLE.name],)
 
 
 class TopicFiles:
-    """The files of one shard in one micro-batch.
+    """The files of topicQueueTable of one shard in one micro-batch.
 
     Args:
-        folder: where they go.
+        folder: folder of the files.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._changes: dict[str, TopicChanges | None] = {}
-        """Of groups that changed since `write`: how, where one cause did all of it."""
+        """Groups changed since the last `write`, with their changes if all have one cause, otherwise None."""
         self._written: dict[str, Partition | None] = {}
 
     def changed(self, changes: TopicChanges) -> None:
-        """Take note of what one cause did to one group."""
+        """Note the changes of one group by one cause."""
         name = changes.broker_name
         self._changes[name] = None if name in self._changes or name in self._written else changes
 
     def write(self, start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup]) -> None:
-        """Write what has changed: before rows leave memory, and at the end.
+        """Write the changed groups. Called before rows leave memory, and at the end.
 
         Args:
-            start: groups by name, as they were when the batch began.
-            groups: as they are now.
+            start: groups by name, at the start of the batch.
+            groups: present groups, by name.
 
         Raises:
             OSError: a file cannot be written.
@@ -182,7 +182,7 @@ class TopicFiles:
 
 
 def _columns(topics: Sequence[str], rows: Sequence[QueueRow | None]) -> Iterable[pa.Array]:
-    """Columns of so many rows, few of which differ."""
+    """Columns of rows, of which few are distinct."""
     places = {row: at for at, row in enumerate(dict.fromkeys(rows))}
     at = pa.array(map(places.__getitem__, rows), pa.int32(), size=len(rows))
     values = zip(*(row for row in places if row is not None), strict=True)

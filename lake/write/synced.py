@@ -4,8 +4,8 @@
 Commits are not synced: the event log has all events, and the event log is synced. The lake's file system is synced as a
 whole before events are deleted from the event log. A file of the lake then records the synced versions.
 
-After a power loss, newer files may be torn, empty or missing in any combination. A name can be on the disk without its
-bytes, and a commit without its predecessor.
+After a power loss, newer files may be truncated, empty or missing in any combination. A name can be on the disk without
+its bytes, and a commit without its predecessor.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from schemas.errors import one_line
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
 SYNCED_FILE: Final = "synced.json"
-"""In the lake. Without it all is looked at that came after the last checkpoints of the tables."""
+"""File in the lake. Without it, all commits after the last checkpoints of the tables are checked."""
 
 
 class Synced(msgspec.Struct, frozen=True):
     """Contents of the file.
 
     Attributes:
-        versions: Of each table, up to which it is on the disk.
-        clean_up_ms: What the clock of the clean-up said then (`lake.write.maintenance`).
+        versions: By table, the newest version on the disk.
+        clean_up_ms: Time of the clean-up clock at the sync (`lake.write.maintenance`), ms since 1970.
     """
 
     versions: dict[str, int] = {}
@@ -64,15 +64,15 @@ def read_synced(lake_dir: Path) -> Synced:
 
 
 def sync_lake(lake_dir: Path, versions: Mapping[str, int], clean_up_ms: int | None = None) -> None:
-    """Bring a lake to the disk, and write down up to which versions.
+    """Sync a lake to disk, and record the synced versions.
 
     Args:
-        lake_dir: The lake, whose lock this process holds.
-        versions: Of the tables, as they are now; of others what was known stays true.
-        clean_up_ms: As `Synced.clean_up_ms`; None: as it was.
+        lake_dir: Folder of the lake. This process holds its lock.
+        versions: Present versions of the tables. Recorded versions of other tables stay.
+        clean_up_ms: As `Synced.clean_up_ms`; None keeps the recorded time.
 
     Raises:
-        OSError: The disk did not take all of it.
+        OSError: The sync failed.
     """
     sync_file_system(lake_dir)
     known = read_synced(lake_dir)
@@ -84,8 +84,8 @@ class Whole(NamedTuple):
     """Readable part of a table.
 
     Attributes:
-        version: The greatest one up to which all that was not synced is whole; -1 for none.
-        damage: What is wrong with the next one, in words; None where that is the newest.
+        version: The greatest version up to which all unsynced commits are intact; -1 for none.
+        damage: Description of the damage of the next version; None if `version` is the newest.
     """
 
     version: int
@@ -93,16 +93,16 @@ class Whole(NamedTuple):
 
 
 def whole_up_to(table: Path, synced: int) -> Whole:
-    """Read a table's commits after a version, and all rows of the files that they brought.
+    """Read the commits of a table after a version, and all rows of the files that they added.
 
     Args:
-        table: Its folder.
-        synced: The version up to which it is on the disk; -1 where that is not known.
+        table: Folder of the table.
+        synced: The newest version on the disk; -1 if that is unknown.
     """
     try:
         newest = max(versions_of(table).entries, default=-1)
         if newest < synced:
-            synced = -1  # the table was restored, or gone back with
+            synced = -1  # the table was restored or rolled back
         first = max(synced, _checkpoint(table, synced)) + 1
     except (UnreadableError, OSError) as error:
         return Whole(synced, one_line(error))
@@ -121,7 +121,7 @@ def whole_up_to(table: Path, synced: int) -> Whole:
     removed = {file.path for entry in entries.values() for file in entry.removed}
     for version, entry in entries.items():
         for file in (*entry.added, *entry.feed):
-            is_needed = synced >= 0 or (file in entry.added and file.path not in removed)  # else vacuum may have it
+            is_needed = synced >= 0 or (file in entry.added and file.path not in removed)  # else vacuum may delete it
             path = table / unquote(file.path)
             if (is_needed or path.exists()) and (why := damage_of(path, file)):
                 return Whole(version - 1, f"{path} {why}")
@@ -129,7 +129,7 @@ def whole_up_to(table: Path, synced: int) -> Whole:
 
 
 def whole_tables(lake_dir: Path) -> dict[str, Whole]:
-    """The readable part of each table of a lake that is there, by name."""
+    """The readable part of each existing table of a lake, by name."""
     synced = read_synced(lake_dir).versions
     return {
         table.name: whole_up_to(lake_dir / table.name, synced.get(table.name, -1))
@@ -139,11 +139,11 @@ def whole_tables(lake_dir: Path) -> dict[str, Whole]:
 
 
 def unsynced_damage(lake_dir: Path, whole: Mapping[str, Whole] | None = None) -> str | None:
-    """Damage in the part of a lake that was never synced, in words; None if there is none.
+    """Describe the damage in the unsynced part of a lake; None if that part is intact.
 
     Args:
-        lake_dir: The lake.
-        whole: Its `whole_tables`, if they are known.
+        lake_dir: Folder of the lake.
+        whole: Result of `whole_tables`, if it is known.
     """
     whole = whole_tables(lake_dir) if whole is None else whole
     for table in whole.values():
@@ -154,7 +154,7 @@ def unsynced_damage(lake_dir: Path, whole: Mapping[str, Whole] | None = None) ->
     try:
         last = last_commit(lake_dir)
     except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException):
-        return None  # what is older is damaged: whoever opens the tables says so
+        return None  # a synced part is damaged: opening the tables reports it
     for name, version in ({} if last is None else last.versions).items():
         newest = whole[name].version if name in whole else -1
         if newest < version:
@@ -163,15 +163,15 @@ def unsynced_damage(lake_dir: Path, whole: Mapping[str, Whole] | None = None) ->
 
 
 def _checkpoint(table: Path, synced: int) -> int:
-    """Version of the last checkpoint; -1 for none. One that was written since is read.
+    """Version of the last checkpoint; -1 for none. An unsynced checkpoint is also read completely.
 
     Raises:
-        UnreadableError: It cannot be read.
+        UnreadableError: The checkpoint cannot be read.
     """
     try:
         last = read_last_checkpoint(table)
     except ValueError:
-        return -1  # a new one takes its place (`lake.write.staging`)
+        return -1  # a new pointer replaces it (`lake.write.staging`)
     if last is None:
         return -1
     path = table / checkpoint_name(last.version)

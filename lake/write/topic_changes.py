@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of routeChangeTable about topics, made column by column from what one cause did to one broker group.
+"""Rows of routeChangeTable about topics, made column by column from the changes of one broker group by one cause.
 
-A broker that registers for the first time brings ten thousand of them, and a storm hundreds of brokers. So no Python
-object is made for a row: a shard collects three columns (topic, and the places of the row before and after in a list of
-distinct rows), from which the rows are made. What is the same for many rows is a dictionary: Parquet has it so as well.
+The first registration of a broker makes ten thousand rows, and a storm has hundreds of brokers. So no Python object is
+made per row. A shard collects three columns: the topic, and the indexes of the rows before and after in a list of
+distinct rows. Values that repeat in many rows are dictionaries, as in Parquet.
 
 Many rows go into a data file (`lake.write.shard_files`) with their digests for the hash chain, because a storm has
 millions of rows, and all shards have one driver. Few rows go to the driver with the other changes.
@@ -29,22 +29,22 @@ from schemas.outcomes import APPLIED
 from schemas.tables import TOPIC_QUEUE_TABLE
 
 ROWS_PER_PART: Final = 50_000
-"""A part is closed when it holds so many: no value that Spark or Arrow handles is large, and the writer makes its rows
+"""Maximum number of rows in a part. It keeps the values that Spark and Arrow handle small, and the writer makes rows
 part by part."""
 
 _NO_ROW: Final = 0
-"""Place of "there is no row" among the distinct rows."""
+"""Index that means "no row" in the list of distinct rows."""
 _STRING: Final = pa.string()
 _json = msgspec.json.Encoder()
 
 
 class TopicParts:
-    """Collects the topic changes of one shard's micro-batch.
+    """Collects the topic changes of one shard in one micro-batch.
 
     Args:
-        take: is given the rows of each small part, in `CHANGE_SCHEMA`.
-        history: where a large part goes instead.
-        rows_per_part: makes a part full.
+        take: callback with the rows of each small part, in `CHANGE_SCHEMA`.
+        history: file for large parts.
+        rows_per_part: maximum number of rows in a part.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TopicParts:
         self._after = array("i")
 
     def add(self, changes: TopicChanges, cause: Cause) -> None:
-        """Append what one cause did to one group."""
+        """Append the changes of one group by one cause."""
         self._broker_names.append(changes.broker_name)
         self._causes.append(cause)
         self._counts.append(len(changes.topics))
@@ -76,7 +76,7 @@ class TopicParts:
             self.close()
 
     def close(self) -> None:
-        """Hand on what is left, at the end."""
+        """Pass on the last part."""
         if not self._counts:
             return
         rows = self._rows()
@@ -126,9 +126,9 @@ class TopicParts:
         return pa.Table.from_arrays([made[name] for name in CODED_CHANGE_SCHEMA.names], schema=CODED_CHANGE_SCHEMA)
 
     def _keys(self, entry: pa.Int32Array) -> pa.Array:
-        """Column ``key``: the same JSON as of any other table's key."""
+        """Column ``key``, with the same JSON as the keys of other tables."""
         quote, topics = '"', self._topics
-        if b"\\" in _json.encode(topics):  # JSON writes some topic not as it is
+        if b"\\" in _json.encode(topics):  # JSON escapes characters of some topic
             quote, topics = "", [_json.encode(topic).decode() for topic in topics]
         names = (_json.encode(name).decode() for name in self._broker_names)
         before = pa.array([f'{{"brokerName":{name},"topic":{quote}' for name in names], _STRING).take(entry)
@@ -136,7 +136,7 @@ class TopicParts:
 
 
 def _coded(places: pa.Int32Array, values: Sequence[str | None]) -> pa.DictionaryArray:
-    """The values at those places. Each stands in the dictionary once, and null not at all, as Parquet wants it."""
+    """A dictionary array of the values at these indexes. As in Parquet, it has each value once, and no null."""
     distinct = {value: at for at, value in enumerate(dict.fromkeys(value for value in values if value is not None))}
     if len(distinct) < len(values):
         codes = [None if value is None else distinct[value] for value in values]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""routeChangeTable from one end to the other, some rows at a time, in the order of epochs.
+"""Sequential reading of routeChangeTable in the order of epochs, one window of rows at a time.
 
-Its files are in no order once they have been put together anew, and one epoch may have a million rows. So the two
-columns that say where a row belongs are read first, and then window after window of rows, each from the files that may
-hold them.
+Compaction leaves its files in no order, and one epoch may have a million rows. So the two columns that order the rows
+are read first. Then each window of rows is read from the files that may have them.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from lake.delta.reader import dataset, plain_text
 from schemas.tables import ROUTE_CHANGE_TABLE
 
 WINDOW_ROWS: Final = 200_000
-"""In a window, unless one offset has more."""
+"""Maximum number of rows in a window, unless one offset has more."""
 
 
 class Window(NamedTuple):
-    """Rows from (epoch, offset) to (epoch, offset), both included."""
+    """Rows from one (epoch, offset) to another, both included."""
 
     first: tuple[int, int]
     last: tuple[int, int]
@@ -32,14 +31,14 @@ class Window(NamedTuple):
 
 
 class ChangeWindows:
-    """The rows of some epochs.
+    """The rows of a range of epochs.
 
     Args:
         lake_dir: directory of the lake.
-        first: the first epoch.
-        last: the last epoch; all that come if None.
-        whole_epochs: whether an epoch must not be parted.
-        rows: in a window, at most if it can be.
+        first: the first epoch. Default: the oldest.
+        last: the last epoch. Default: the newest.
+        whole_epochs: keep all rows of an epoch in one window.
+        rows: maximum number of rows in a window. An epoch or offset with more rows is one window.
 
     Raises:
         DamagedTableError, DeltaError, OSError: the table cannot be read.
@@ -61,18 +60,18 @@ class ChangeWindows:
 
     @property
     def rows(self) -> int:
-        """Rows of all windows."""
+        """Number of rows of all windows."""
         return sum(window.rows for window in self._windows)
 
     def read(self, columns: Sequence[str] | None = None, codes: Sequence[str] = ()) -> Iterator[pa.Table]:
-        """The rows of each window, in no order within it; text columns named by ``codes`` as dictionaries."""
+        """Yield the rows of each window, unordered within it. Text columns in ``codes`` are dictionaries."""
         for window in self._windows:
             yield self._read(window, columns, codes)
 
     def _read(self, window: Window, columns: Sequence[str] | None, codes: Sequence[str]) -> pa.Table:
         files = [file for file in self._files if _may_hold(file, window.first[0], window.last[0])]
         rows = self._rows_of(window, columns, codes, files)
-        # Somebody wrote into a file what the log's statistics do not know of.
+        # If rows are missing, the statistics of a file are wrong (written by another program): read all files.
         return rows if rows.num_rows == window.rows else self._rows_of(window, columns, codes, self._files)
 
     def _rows_of(

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One micro-batch to one epoch.
+"""Commit of one micro-batch as one epoch.
 
-The order of a commit, written down because recovery depends on it:
+Recovery depends on the order of a commit:
 
-1. If routeCommitTable already carries this (query id, batch id), the batch is done: stop.
-2. For each changed state table in declared order: append when every changed row is new, else MERGE by key. For
-   topicQueueTable shards have written the files, which are only committed (`lake.write.staging`, docs/adr/0021).
-   Each carries the Delta app transaction (query id, batch id); a table that already has it is skipped.
-3. brokerLiveTable with every live row that changed; those in which only the time of the last heartbeat moved are
-   written every ten seconds, all at once.
-4. routeChangeTable, quarantineTable: append; of the former shards may have written files, too.
-5. routeCommitTable: one row naming the versions of all tables, with the chain's digest of it and of what step 4 wrote
+1. If routeCommitTable already has this (query id, batch id), the batch is done: stop.
+2. Each changed state table: append if every changed row is new, otherwise MERGE by key. For topicQueueTable, shards
+   have written the files, which are only committed (`lake.write.staging`, docs/adr/0021). Each commit has the Delta app
+   transaction (query id, batch id). A table that already has it is skipped.
+3. brokerLiveTable: every changed live row. Rows in which only the time of the last heartbeat changed are written
+   together, every ten seconds.
+4. routeChangeTable and quarantineTable: append. Shards may have written files of routeChangeTable, too.
+5. routeCommitTable: one row with the versions of all tables, and the digest of this row and of the rows of step 4
    (`lake.write.hash_chain`). Only now does the epoch exist for readers.
 
-Each of them is a Delta commit in the table's staging folder, which is then published (`lake.write.staging`).
+Each step is a Delta commit in the staging folder of the table, which is then published (`lake.write.staging`).
 
-Steps 2 to 4 have no order among themselves, two tables are written at a time; step 5 waits for all of them. A crash
-leaves some tables ahead of the last epoch; the repeated batch skips what is there and writes the rest, so the tables
-end the same. Source: Delta protocol, "Transaction Identifiers".
+Steps 2 to 4 have no order among each other, and two tables are written at a time. Step 5 waits for all of them. After a
+crash, some tables may be ahead of the last epoch. The repeated batch skips them and writes the others, so the result is
+the same. Source: Delta protocol, "Transaction Identifiers".
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ from schemas.tables import (
 )
 
 _AT_ONCE = 2
-"""Tables that are written at a time. An epoch of four small commits takes three quarters of the time."""
+"""Number of tables written in parallel. With two, an epoch of four small commits takes three quarters of the time."""
 
 PROPERTIES = {
     table.name: WriterProperties(
@@ -94,7 +94,7 @@ PROPERTIES = {
     )
     for table in (*ALL_TABLES, *INTERVAL_TABLES)
 }
-"""How delta-rs writes Parquet files; `lake.delta.data_file` writes the same."""
+"""Parquet properties for delta-rs, by table name. `lake.delta.data_file` writes the same."""
 
 _SCHEMAS = {table.name: arrow_schema(table) for table in ALL_TABLES}
 _COMMIT_SCHEMA = _SCHEMAS[ROUTE_COMMIT_TABLE.name]
@@ -122,13 +122,13 @@ class LakeWriter:
         self._shards = shards
         self._pending_live: dict[tuple[str, ...], dict[str, Any] | None] = {}
         self._changed_live: set[tuple[str, ...]] = set()
-        """Which of them an epoch must have."""
-        self._flushed_at = -math.inf  # never: the clock may have begun with the machine, a moment ago
+        """Keys of pending live rows that the next epoch must have."""
+        self._flushed_at = -math.inf  # never. Zero would be wrong: a monotonic clock may start at boot.
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lake-writer")
         commit = last_commit(lake_dir) or NO_COMMIT
         check_versions(lake_dir, opened, commit)
         self.tables: Mapping[str, StagedTable] = stage(lake_dir, opened)
-        # Shards whose live rows have all been reported to this writer. Before the first epoch there are none to miss.
+        # Shards that have reported all their live rows to this writer. Before the first epoch there are no older rows.
         self._full: set[int] = set() if commit.epoch else set(shard_keys(shards))
         self.epoch = commit.epoch
         self._offset = commit.log_offset
@@ -141,20 +141,20 @@ class LakeWriter:
         self._preserved_ms = commit.preserved_ms
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
-        """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
+        """Commit a batch. Return None if it was already committed, or was empty and liveness is not due.
 
         Args:
             query_id: id in the checkpoint of the streaming query (a new checkpoint is a new writer).
             batch_id: Spark's batch id, increasing within a query id.
-            batch: the shards' parts.
+            batch: merged parts of the shards.
 
         Raises:
-            deltalake.exceptions.DeltaError, OSError: storage failed; the batch will be repeated.
+            deltalake.exceptions.DeltaError, OSError: storage failed. Spark repeats the batch.
         """
         self._take_progress(batch)
         self._take_live(batch)
         for staged in self.tables.values():
-            staged.publish()  # what a batch that failed may have left
+            staged.publish()  # a failed batch may have left unpublished commits
         if self._has(ROUTE_COMMIT_TABLE, query_id, batch_id):
             return None
         now_s = time.monotonic()
@@ -220,17 +220,17 @@ class LakeWriter:
 
     @property
     def log_offset(self) -> int:
-        """Everything up to and including this log offset has been folded, empty batches included."""
+        """Offset up to which all events are processed, including those of empty batches."""
         return self._offset
 
     @property
     def event_time_ms(self) -> int:
-        """The greatest event time that has been folded."""
+        """Greatest event time of the processed events, ms since 1970."""
         return self._event_time_ms
 
     @property
     def liveness_offset(self) -> int:
-        """A seed needs no log record at or below this one."""
+        """Offset up to which a seed needs no event."""
         return self._liveness_offset
 
     def _take_progress(self, batch: Batch) -> None:
@@ -264,16 +264,16 @@ class LakeWriter:
         return pa.Table.from_pylist(rows, schema=operation_schema(BROKER_LIVE_TABLE))
 
     def _written(self, table: Table, wanted: pc.Expression) -> pa.Table:
-        """Rows that an earlier try of this batch has already written."""
+        """Rows of an earlier try of this batch."""
         return table_at(str(self.lake_dir), table).to_table(filter=wanted)
 
     def _has(self, table: Table, query_id: str, batch_id: int) -> bool:
-        """Return True if a table already has its part of a batch."""
+        """Return True if a table already has the commit of a batch."""
         version = self.tables[table.name].delta.transaction_version(query_id)
         return version is not None and version >= batch_id
 
     def _do(self, steps: Sequence[Callable[[], None]]) -> None:
-        """Take the steps, each about a table of its own, two at a time; if one fails, the others are finished first."""
+        """Run steps of different tables, two at a time. If one fails, the others end before the error is raised."""
         started = [self._threads.submit(step) for step in steps]
         wait(started)
         for step in started:
@@ -345,10 +345,10 @@ def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: RouteCommit) -> None:
-    """Refuse a lake that lost a table, or got one back from an older backup.
+    """Refuse a lake that lost a table, or has a table from an older backup.
 
     Raises:
-        SetupError: the last epoch names a version that its table does not have yet.
+        SetupError: the last epoch names a version that its table does not have.
     """
     for name, needed in commit.versions.items():
         if name in tables and (found := tables[name].version()) < needed:
@@ -359,10 +359,10 @@ def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: Rou
 
 
 def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
-    """Before a new checkpoint starts: put tables that ran ahead of the last epoch back to it.
+    """Restore tables that are ahead of the last epoch to it, before a new checkpoint starts.
 
     Raises:
-        SetupError: the last epoch's versions cannot be read any more.
+        SetupError: the versions of the last epoch cannot be read.
         UnavailableError: the disk is full or failing.
     """
     commit = last_commit(lake_dir) or NO_COMMIT
