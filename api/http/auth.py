@@ -178,13 +178,9 @@ class Authenticator:
         """
         sender = self._sender(request)
 
-        def otherwise() -> None:
-            if self._tokens:
-                self._user(request)
-            else:
-                self._check_local(request)
-
-        sender = self._admission.request(sender, OPERATIONS.get(sender.request), otherwise=otherwise)
+        without_accounts = self._require_token if self._tokens else self._require_local
+        needed = OPERATIONS.get(sender.request)
+        sender = self._admission.request(sender, needed, otherwise=lambda: without_accounts(request))
         request.scope[ADMITTED] = True
         return sender
 
@@ -198,7 +194,7 @@ class Authenticator:
         sender = self._sender(request)
         needed = OPERATIONS.get(sender.request, Role.READER)
         if not self._admission.authorize(sender, needed) and self._tokens_protect_reads:
-            self._user(request)
+            self._require_token(request)
         request.scope[ADMITTED] = True
 
     def count_read(self, scope: Scope) -> None:
@@ -220,7 +216,7 @@ class Authenticator:
 
     def _sender(self, request: Request) -> Sender:
         """Authenticate the sender of a request."""
-        found = self._who(request)
+        found = self._identify(request)
         actor = self._actor(request, found)
         if actor.user is not None and self._access is not None:
             request.scope[PROVEN] = True
@@ -249,7 +245,7 @@ class Authenticator:
         """Return whether a sender that `reader` accepted could read the settings over remoting (GET_NAMESRV_CONFIG)."""
         if self._access is None:
             return True
-        found = self._who(request)
+        found = self._identify(request)
         needed = NEEDED[RequestCode.GET_NAMESRV_CONFIG]
         return not authorize(self._access.policy, needed, found, is_tls=_is_tls(request)).is_refused
 
@@ -265,7 +261,7 @@ class Authenticator:
 
     def standing(self, request: Request) -> AuthContext:
         """Return the sender's identity and permissions, for information: nothing is counted or recorded."""
-        found = self._who(request)
+        found = self._identify(request)
         user = _user_of(found)
         without_account = {
             Role.READER: not self._tokens_protect_reads or user is not None,
@@ -309,7 +305,7 @@ class Authenticator:
             access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True
 
-    def _who(self, request: Request) -> Identity | Unproven:
+    def _identify(self, request: Request) -> Identity | Unproven:
         found = self._by_token(request.headers.get("authorization", ""))
         if not isinstance(found, Identity) and found.reason not in _NOT_MADE_GOOD:
             found = self._by_certificate(request) or found
@@ -335,15 +331,13 @@ class Authenticator:
             return access.oidc.identify(token) if is_jwt(token) else found
         return found
 
-    def _user(self, request: Request) -> str:
+    def _require_token(self, request: Request) -> None:
         token = _bearer(request.headers.get("authorization", ""))
-        found = self._tokens.get(digest_of(token.encode("latin-1")))
-        if found is None:
+        if digest_of(token.encode("latin-1")) not in self._tokens:
             raise Problem(UNAUTHORIZED, _NOT_KNOWN if token else _SEND, headers=CHALLENGE)
         request.scope[PROVEN] = True
-        return found
 
-    def _check_local(self, request: Request) -> None:
+    def _require_local(self, request: Request) -> None:
         why = self._why_foreign(request)
         if why is not None:
             raise Problem(
