@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.data_options import DataOptions, LogOptions
-from cli.lake import lake_folder
 from cli.options import with_options
+from cli.transfer import lake_folder
 from runtime.machine import mask_files
 from runtime.version import PROGRAM
 

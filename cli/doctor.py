@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.data_options import LakeUrl, LogUrl, lake_place, log_url
-from cli.lake import lake_folder
 from cli.options import usable_folder
 from cli.output import TextOutput
+from cli.transfer import lake_folder
 from eventlog.urls import is_kafka, sqlite_path
 from runtime.machine import acting_as_owner
 from runtime.version import PROGRAM

@@ -10,20 +10,19 @@ from __future__ import annotations
 import typer
 
 from cli import usage
-from cli.admin.cli import admin
+from cli.admin import admin
 from cli.backup import backup, restore
 from cli.broker import broker, fleet
 from cli.doctor import doctor
-from cli.event_log import event_log
 from cli.fold import fold
 from cli.gateway import gateway, health, serve
-from cli.history.cli import history
+from cli.history import history
 from cli.kv_import import import_kv
-from cli.lake import lake
 from cli.options import SectionedHelp
 from cli.plan import plan
 from cli.route import route
 from cli.sql import spark_sql, sql
+from cli.transfer import event_log, lake
 from runtime.process import run_to_end
 from runtime.version import IS_CLONE, PROGRAM
 

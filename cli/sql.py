@@ -10,8 +10,8 @@ import typer
 
 from cli.data_options import DataDir, LakeUrl
 from cli.fold_options import DriverMemory
-from cli.lake import lake_folder
 from cli.output import Form, Output
+from cli.transfer import lake_folder
 from runtime.java import use_java
 from schemas.errors import SetupError
 

@@ -14,9 +14,9 @@ from cli.client_options import HttpToken, secret
 from cli.data_options import DataDir, LakeUrl, check_there
 from cli.fold_options import DriverMemory
 from cli.history.options import From, Shown, To, is_on_command_line
-from cli.lake import lake_folder
 from cli.options import no_password, with_options
 from cli.output import Form, json_value, write_table
+from cli.transfer import lake_folder
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:

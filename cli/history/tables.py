@@ -18,8 +18,8 @@ import msgspec
 import typer
 
 from cli.data_options import DataDir, DataMode, LakeUrl, LogConfig, LogUrl, check_there, lake_place, log_url
-from cli.lake import lake_folder
 from cli.output import Output
+from cli.transfer import lake_folder
 from eventlog.urls import with_config
 from runtime.disk import at_start
 from runtime.machine import acting_as_owner, mask_files
