@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -42,10 +41,6 @@ _READS: Final = re.compile(
 )
 """Commands that change the session at most."""
 _TABLE_ROWS: Final = 1000
-
-
-class StatementError(RoutelakeError):
-    """A statement cannot be run; says what Spark says, in one line."""
 
 
 def statements(text: str) -> tuple[list[str], str]:
@@ -103,14 +98,14 @@ class LakeSql:
         """Result of one statement, without its semicolon.
 
         Raises:
-            StatementError: Spark cannot run it, or it would write.
+            RoutelakeError: Spark cannot run it, or it would write.
         """
         try:
             self._register(statement)
             self._check_reads(statement)
             return self._spark.sql(statement)
         except (PySparkException, Py4JError) as error:
-            raise StatementError(_first_line(error)) from error
+            raise RoutelakeError(_first_line(error)) from error
 
     def print(self, statement: str, *, as_json: bool, limit: int | None) -> None:
         """Run a statement and print its rows.
@@ -121,7 +116,7 @@ class LakeSql:
             limit: of rows; by default 1,000 in a table, all as JSON.
 
         Raises:
-            StatementError: see `rows`.
+            RoutelakeError: see `rows`.
         """
         rows = self.rows(statement)
         if not rows.columns:
@@ -134,7 +129,7 @@ class LakeSql:
             else:
                 rows.show(limit or _TABLE_ROWS, truncate=False)
         except (PySparkException, Py4JError) as error:
-            raise StatementError(_first_line(error)) from error
+            raise RoutelakeError(_first_line(error)) from error
 
     def _register(self, statement: str) -> None:
         """Tables that a statement names, when it is the first to do so: to open all takes seconds."""
@@ -147,7 +142,7 @@ class LakeSql:
                 self._known.add(table.name)
 
     def _check_reads(self, statement: str) -> None:
-        """Raises StatementError for a statement that writes; PySparkException for one that cannot be parsed."""
+        """Raises RoutelakeError for a statement that writes; PySparkException for one that cannot be parsed."""
         if _READS.match(statement):
             return
         jvm = self._spark.sparkContext._gateway
@@ -155,57 +150,10 @@ class LakeSql:
         while is_instance_of(jvm, plan, f"{_COMMAND}UnresolvedWith"):
             plan = plan.child()
         if is_instance_of(jvm, plan, f"{_COMMAND}Command") or is_instance_of(jvm, plan, f"{_COMMAND}ParsedStatement"):
-            raise StatementError(
+            raise RoutelakeError(
                 "this session is read-only: only the fold writes the tables. Copy data with another program, or "
                 "create a temporary view."
             )
-
-
-def run_spark_sql(
-    lake_dir: Path, query: str, *, as_json: bool = False, limit: int | None = None, driver_memory: str = "1g"
-) -> int:
-    """Run the statements of a query, or of standard input, which may be a person's terminal.
-
-    Returns:
-        0. At a terminal, a statement that fails is reported and the next one asked for.
-
-    Raises:
-        SetupError: see `LakeSql`.
-        StatementError: the first statement that failed; those before it have run.
-    """
-    asked = not query and sys.stdin.isatty()
-    if asked:
-        print("Starting Spark ...", file=sys.stderr)
-    with LakeSql(lake_dir, driver_memory=driver_memory) as lake:
-        if asked:
-            print(f"Tables: {', '.join(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))}.", file=sys.stderr)
-            print("End a statement with a semicolon, the session with Ctrl-D. Times are UTC.", file=sys.stderr)
-            _converse(lake, as_json=as_json, limit=limit)
-            return 0
-        whole, rest = statements(query or sys.stdin.read())
-        for statement in [*whole, *([rest] if rest else [])]:
-            lake.print(statement, as_json=as_json, limit=limit)
-    return 0
-
-
-def _converse(lake: LakeSql, *, as_json: bool, limit: int | None) -> None:
-    import readline  # noqa: F401 (gives input() its history and editing)
-
-    text = ""
-    while True:
-        try:
-            line = input("    > " if text else "sql > ")
-            whole, text = statements(f"{text}\n{line}")
-            for statement in whole:
-                lake.print(statement, as_json=as_json, limit=limit)
-        except StatementError as error:
-            print(f"routelake: {error}", file=sys.stderr)
-        except KeyboardInterrupt:
-            print(file=sys.stderr)
-            text = ""
-        except EOFError:
-            print(file=sys.stderr)
-            return
 
 
 def _first_line(error: Exception) -> str:
