@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.route_show import as_table, perm_text
+from cli.route import as_table, perm_text
 from dev.peers.java import free_port
 from dev.peers.routelake import ROOT
 from dev.support.command import command, environment, process
