@@ -24,11 +24,12 @@ from lake.write.arrow import (
     Cause,
     ChangeRows,
     NetChanges,
+    live_rows,
     operations,
+    outcome_entry,
     to_ipc,
 )
-from lake.write.batch import ShardOutput
-from lake.write.rows import ShardProgress, live_rows, outcome_entry
+from lake.write.batch import ShardOutput, ShardProgress
 from lake.write.shard_files import HistoryFile, TopicFiles
 from lake.write.topic_changes import TopicParts
 from nameserver.state_machine.changes import changes_of, command_of, is_audited, topic_changes

@@ -6,18 +6,23 @@ Changes of topicQueueTable may be millions, so they are made column by column (t
 - *operations* on a state table: its columns plus ``op`` (i insert, u update, d delete)
 - rows of routeChangeTable, without ``epoch``, which the writer adds
 - quarantined records
+
+Outcomes of commands become rows of routeChangeTable after those of all shards are merged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
 from lake.delta.types import ARROW_TYPES, arrow_schema
-from nameserver.state_machine.changes import LIVENESS_COLUMNS, RowChange
+from nameserver.state_machine.changes import LIVENESS_COLUMNS, RowChange, command_name, is_liveness_only
+from nameserver.state_machine.rows import rows_of
+from nameserver.state_machine.state import At, BrokerGroup, Outcome
+from schemas.events import AnyEvent
 from schemas.outcomes import APPLIED
 from schemas.tables import (
     BROKER_LIVE_TABLE,
@@ -32,6 +37,9 @@ UPDATE: Final = "u"
 DELETE: Final = "d"
 LIVENESS: Final = "l"
 """``op`` of a row of brokerLiveTable in which only the time of the last heartbeat changed."""
+
+OperationRow = tuple[tuple[Any, ...], tuple[Any, ...] | None, str]
+"""Key, values (None: a deletion) and ``op``."""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -57,8 +65,8 @@ def operation_schema(table: Table) -> pa.Schema:
     return pa.schema([*fields, pa.field(OP, pa.string(), nullable=False)])
 
 
-def operations(table: Table, rows: Iterable[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]) -> pa.Table:
-    """Operations from (key, values or None, op) triples."""
+def operations(table: Table, rows: Iterable[OperationRow]) -> pa.Table:
+    """Operations on a state table."""
     schema = operation_schema(table)
     nothing = (None,) * len(table.value_columns)
     columns = list(zip(*((*key, *(values or nothing), op) for key, values, op in rows), strict=True))
@@ -68,6 +76,28 @@ def operations(table: Table, rows: Iterable[tuple[tuple[Any, ...], tuple[Any, ..
     return pa.Table.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )
+
+
+def live_rows(
+    start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup], *, full: bool
+) -> Iterator[OperationRow]:
+    """Rows of brokerLiveTable of the changed groups, or of all with ``full`` (at the start of a driver run).
+
+    Their operations are UPDATE, DELETE and LIVENESS.
+    """
+    for name in dict.fromkeys([*start, *groups]):
+        before, after = start.get(name), groups.get(name)
+        if before is after and not full:
+            continue
+        old = rows_of(BROKER_LIVE_TABLE, before) if before is not None else {}
+        new = rows_of(BROKER_LIVE_TABLE, after) if after is not None else {}
+        for key, values in new.items():
+            was = old.get(key)
+            if full or was != values:
+                yield key, values, LIVENESS if is_liveness_only(was, values) else UPDATE
+        for key in old:
+            if key not in new:
+                yield key, None, DELETE
 
 
 class NetChanges:
@@ -84,9 +114,9 @@ class NetChanges:
             known = self._rows.get(row)
             self._rows[row] = (change.before if known is None else known[0], change.after)
 
-    def operations(self) -> dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]]:
-        """Table name to (key, values or None, op)."""
-        net: dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]] = {}
+    def operations(self) -> dict[str, list[OperationRow]]:
+        """Operations by table name."""
+        net: dict[str, list[OperationRow]] = {}
         for (table, key), (before, after) in self._rows.items():
             if before == after:
                 continue
@@ -156,27 +186,31 @@ class ChangeRows:
         )
 
 
-def command_rows(entries: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows of routeChangeTable about commands themselves, from outcome entries (see `lake.write.rows`)."""
-    rows = [
-        {
-            "offset": entry["offset"],
-            "seq": -1,
-            "eventTime": entry["eventTime"] * 1000,
-            "command": entry["command"],
-            "outcome": entry["outcome"],
-            "reason": entry.get("reason"),
-            "actor": entry.get("actor"),
-            "tableName": None,
-            "brokerName": entry.get("brokerName"),
-            "topic": entry.get("topic"),
-            "key": entry.get("key"),
-            "before": None,
-            "after": None,
-        }
-        for entry in entries
-    ]
-    return pa.Table.from_pylist(rows, schema=CHANGE_SCHEMA)
+def outcome_entry(event: AnyEvent, at: At, outcome: Outcome) -> dict[str, Any]:
+    """Entry of a command in the outcomes of the epoch and in routeChangeTable, without long fields."""
+    fields = msgspec.to_builtins(event)
+    fields.pop("command")
+    fields.pop("actor")
+    for bulky in ("topicConfigTable", "topicQueueMappingInfoMap", "filterServerList", "channel"):
+        fields.pop(bulky, None)
+    return {
+        "offset": at.offset,
+        "eventTime": at.now_ms,
+        "command": command_name(event),
+        "outcome": outcome.verdict,
+        "reason": outcome.reason,
+        "result": outcome.result,
+        "actor": _json.encode(event.actor).decode(),
+        "brokerName": fields.get("brokerName") or (fields.get("queueData") or {}).get("brokerName"),
+        "topic": fields.get("topic"),
+        "key": _json.encode(fields).decode(),
+    }
+
+
+def command_rows(entries: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows of routeChangeTable about commands, from their `outcome_entry`."""
+    rows = [{**entry, "seq": -1, "eventTime": entry["eventTime"] * 1000} for entry in entries]
+    return pa.Table.from_pylist(rows, schema=CHANGE_SCHEMA)  # takes only the columns of an entry
 
 
 def values_json(table: Table, values: tuple[Any, ...]) -> str:

@@ -31,7 +31,6 @@ import pyarrow as pa
 from lake.delta.data_file import Partition
 from lake.write.arrow import command_rows, from_ipc
 from lake.write.hash_chain import EpochDigest
-from lake.write.rows import ShardProgress
 from lake.write.shard_files import WrittenHistory
 from schemas.outcomes import APPLIED
 
@@ -43,6 +42,16 @@ SPOOLED: Final = "spooled"
 
 Read = Callable[[], bytes]
 """Reads the bytes of a part. It can be called repeatedly."""
+
+
+class ShardProgress(msgspec.Struct):
+    """Progress of a shard. With ``full``, it reported all its live rows, not only the touched ones."""
+
+    shard: int
+    offset: int
+    event_time_ms: int
+    watermark_ms: int
+    full: bool
 
 
 class _Spooled(msgspec.Struct, array_like=True):

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from eventlog.base import LogRecord
 from lake.delta.reader import table_at
-from lake.write.arrow import CHANGE_SCHEMA, QUARANTINE_SCHEMA, Cause, ChangeRows, command_rows
-from lake.write.rows import outcome_entry
+from lake.write.arrow import CHANGE_SCHEMA, QUARANTINE_SCHEMA, Cause, ChangeRows, command_rows, outcome_entry
 from lake.write.windows import ChangeWindows
 from nameserver.state_machine.changes import RowChange, changes_of, command_of, is_audited, topic_changes
 from nameserver.state_machine.step import GroupChange, KvChange, Step
