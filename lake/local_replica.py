@@ -20,7 +20,6 @@ import structlog
 from deltalake.exceptions import DeltaError
 
 from lake.commits import last_commit, last_exact_commit
-from lake.delta.arrow_types import data_files
 from lake.delta.ddl import LAKE_FILE, check_format
 from lake.delta.log import (
     LAST_CHECKPOINT,
@@ -28,6 +27,7 @@ from lake.delta.log import (
     DamagedTableError,
     active,
     checkpoint_name,
+    data_files,
     decode_last_checkpoint,
     entry_name,
     log_versions,

@@ -4,11 +4,20 @@
 The files equal those of delta-rs in columns, compression and statistics, without Arrow-specific types (docs/adr/0009).
 Spark workers use this module, so it does not import deltalake.
 
-Source: the Delta transaction protocol, "Per-file Statistics" and "Change Data Files".
+**Arrow-specific types.** delta-rs writes the in-memory types of the columns into the footer of each file, under the key
+``ARROW:schema``. Arrow readers use these types. A MERGE holds text as ``string_view``, on purpose and without an option
+in its Python API (delta-rs pull request 4302). Arrow cannot compare ``string_view`` with ``string``. So ``where topic =
+'a'`` fails on such a table in DuckDB, pandas and pyarrow. Without the entry, every reader finds plain strings. So
+`drop_arrow_types` renames the entry in every file, also in files of other programs. One byte is changed in place. The
+file keeps its length, which the Delta log names, and a concurrent reader finds one key or the other.
+
+Source: the Delta transaction protocol, "Per-file Statistics" and "Change Data Files". Parquet's ``FileMetaData`` (its
+``key_value_metadata`` comes after all statistics). Arrow's documentation of Parquet on ``ARROW:schema``.
 """
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -45,6 +54,11 @@ INSERTED: Final = "insert"
 DELETED: Final = "delete"
 BEFORE: Final = "update_preimage"
 AFTER: Final = "update_postimage"
+
+_ARROW_TYPES: Final = b"ARROW:schema"
+_COLON: Final = _ARROW_TYPES.index(b":")
+_TAIL_BYTES: Final = 8
+"""Size of the end of a Parquet file: the length of the footer in four bytes, and ``PAR1``."""
 
 _GREATEST: Final = "\U0010ffff"
 _json = msgspec.json.Encoder()
@@ -208,3 +222,30 @@ def _at_least(value: object) -> object:
 def _after(letter: str) -> str:
     """Return the next code point that is valid in a text."""
     return "\ue000" if letter == "\ud7ff" else chr(ord(letter) + 1)
+
+
+def drop_arrow_types(file: Path) -> bool:
+    """Disable the Arrow types of a Parquet file, so that Arrow readers use Parquet's. Its length and times stay.
+
+    Returns:
+        True if the file had Arrow types. A file of another format is left unchanged.
+
+    Raises:
+        OSError: the file is missing or cannot be written.
+    """
+    with file.open("r+b", buffering=0) as opened:
+        try:
+            said = pq.read_metadata(opened).metadata
+        except pa.ArrowInvalid:
+            return False
+        if said is None or _ARROW_TYPES not in said:
+            return False
+        about = os.fstat(opened.fileno())
+        opened.seek(about.st_size - _TAIL_BYTES)
+        footer_bytes = int.from_bytes(opened.read(4), "little")
+        start = opened.seek(about.st_size - _TAIL_BYTES - footer_bytes)
+        # The last match: the statistics before it may contain a topic of that name.
+        opened.seek(start + opened.read(footer_bytes).rindex(_ARROW_TYPES) + _COLON)
+        opened.write(b"-")
+        os.utime(opened.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))  # vacuum uses the modification time
+        return True

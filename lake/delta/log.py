@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,6 +88,13 @@ def log_versions(names: Iterable[str]) -> LogVersions:
 def versions_of(table: Path) -> LogVersions:
     """Versions in the log of a table. Raises OSError."""
     return log_versions(path.name for path in (table / LOG_FOLDER).iterdir())
+
+
+def data_files(table: Path) -> Iterator[Path]:
+    """Data files and change feed files of a table, of all its versions, folder by folder."""
+    for folder, folders, names in os.walk(table):
+        folders[:] = [name for name in folders if name != LOG_FOLDER]
+        yield from (Path(folder, name) for name in names if name.endswith(".parquet"))
 
 
 # --- entries ---

@@ -36,13 +36,13 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-from lake.delta.arrow_types import drop_arrow_types
 from lake.delta.data_file import (
     CHANGE_TYPE,
     INSERTED,
     NO_TWO_ALIKE,
     DataFile,
     Partition,
+    drop_arrow_types,
     write_data_file,
 )
 from lake.delta.ddl import write_whole

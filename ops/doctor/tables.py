@@ -19,7 +19,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.delta.arrow_types import data_files
 from lake.delta.log import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
@@ -29,6 +28,7 @@ from lake.delta.log import (
     UnreadableError,
     checkpoint_name,
     damage_of,
+    data_files,
     entry_name,
     read_checkpoint,
     read_entry,

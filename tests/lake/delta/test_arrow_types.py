@@ -19,7 +19,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dev.support import any_lake, lakes
-from lake.delta.arrow_types import data_files, drop_arrow_types
+from lake.delta.data_file import drop_arrow_types
+from lake.delta.log import data_files
 from lake.delta.types import arrow_schema
 from schemas.tables import (
     ALL_TABLES,
