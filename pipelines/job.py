@@ -74,9 +74,6 @@ class FoldSettings:
     liveness_interval_s: float = 10.0
     retention_days: int = 30
     log_retention_hours: float = 24.0
-    max_records_per_batch: int = 20_000
-    max_bytes_per_batch: int = 32 * 1024 * 1024
-    """Of what the events cost (`eventlog.tail`): about a hundred registrations of 10,000 topics each."""
     driver_memory: str = "1g"
     lake_url: str = ""
     standby: bool = False
@@ -181,8 +178,6 @@ class FoldQuery:
             settings.log_url,
             seed.next_offset,
             seed.state.now_ms,
-            settings.max_records_per_batch,
-            settings.max_bytes_per_batch,
             shards=settings.shards,
             pace=PaceSettings(
                 cores=settings.cores,

@@ -61,6 +61,7 @@ SCHEMA: Final = StructType(
 
 MAX_RECORDS_PER_BATCH: Final = 20_000
 MAX_BYTES_PER_BATCH: Final = 32 * 1024 * 1024
+"""Of what the events cost (`eventlog.tail`): about a hundred registrations of 10,000 topics each."""
 
 POLL_S: Final = 0.005
 """How often a waiting stream looks for new records: 20 microseconds each time."""
