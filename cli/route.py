@@ -22,7 +22,7 @@ from schemas.errors import SetupError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from clients.route.changes import RouteChange
+    from clients.route.cache import RouteChange
     from clients.route.settings import RouteSettings
     from schemas.route import TopicRouteData
 

@@ -139,7 +139,7 @@ class HttpNameServer:
 
 
 def name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
-    """What asks the NameServer at host:port by remoting, or at a URL over HTTP. Raises SetupError."""
+    """The NameServer at host:port, asked by remoting, or at a URL, asked over HTTP. Raises SetupError."""
     if is_http(address):
         return HttpNameServer(address, http_token, tls)
     return RemotingNameServer(host_port(address, "--namesrv", NAMESRV_PORT), client)

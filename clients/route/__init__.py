@@ -4,11 +4,10 @@
 Read in this order::
 
     queues.py       route -> queues to write to, queues to read from            pure
-    changes.py      comparison of a route with the previous one                 pure
     brokers.py      brokerName -> address for writing, reading, administering   pure
     latency.py      which brokers are slow or out of reach                      pure
     rotation.py     which NameServer to ask next; back-off                      pure
-    cache.py        routes of all topics and what follows from them             pure
+    cache.py        routes of all topics, their changes, what follows from them pure
     transport.py    what asks: remoting (fetcher.py) or HTTP (http.py)
     fetcher.py      asks NameServers in turn
     follow.py       refresh: polling, long polls

@@ -13,8 +13,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 import structlog
 
 from clients.route.brokers import FindBrokerResult
+from clients.route.cache import RouteChange
 from clients.route.caller import Caller
-from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
 from clients.route.queues import MessageQueue, TopicPublishInfo
 from clients.route.settings import RouteSettings

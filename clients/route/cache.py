@@ -4,7 +4,8 @@
 Each topic has the tag of the last answer. With the tag, the next NameServer can answer "unchanged", or wait for a
 change. A topic's publish info and subscribe info are kept only after their first use, and updated with the route.
 
-Source (5.5.0): MQClientInstance.updateTopicRouteInfoFromNameServer, isNeedUpdateTopicRouteInfo.
+Sources (5.5.0): MQClientInstance.updateTopicRouteInfoFromNameServer, isNeedUpdateTopicRouteInfo;
+TopicRouteData.topicRouteDataChanged, BrokerData.equals, QueueData.equals.
 """
 
 from __future__ import annotations
@@ -12,20 +13,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
 import structlog
 
 from clients.route.brokers import without_offline
-from clients.route.changes import RouteChange, topic_route_data_changed
 from clients.route.queues import (
     MessageQueue,
     TopicPublishInfo,
     clamped,
+    java_order,
     static_topic_end_points,
     topic_publish_info,
     topic_subscribe_info,
 )
 from clients.route.transport import RouteAnswer
-from schemas.route import TopicRouteData
+from schemas.route import QueueData, TopicRouteData
+
+
+class RouteChange(msgspec.Struct, frozen=True):
+    """Change of a route, passed to callbacks. Without ``old``: the first route. Without ``new``: the topic is gone.
+
+    A route that is gone stays in use (as in RocketMQ), so that a NameServer which has just been restarted does no harm.
+    """
+
+    topic: str
+    old: TopicRouteData | None
+    new: TopicRouteData | None
 
 
 class Applied(NamedTuple):
@@ -204,3 +217,26 @@ class RouteCache:
                     listener(change)
                 except Exception:
                     log.exception("route change callback failed", topic=change.topic)
+
+
+def topic_route_data_changed(old: TopicRouteData | None, new: TopicRouteData) -> bool:
+    """Return True if clients have to notice the change.
+
+    The order of rows and groups is of no importance, nor are a group's cluster, zone and acting-master flag.
+    """
+    return old is None or _compared(old) != _compared(new)
+
+
+def _compared(route: TopicRouteData) -> tuple[object, ...]:
+    groups = [(data.broker_name, data.broker_addrs) for data in route.broker_datas]
+    return (
+        sorted(groups, key=lambda group: java_order(group[0])),
+        sorted(route.queue_datas, key=_row_order),
+        route.order_topic_conf,
+        route.filter_server_table,
+        route.topic_queue_mapping_by_broker,
+    )
+
+
+def _row_order(row: QueueData) -> bytes:
+    return java_order(row.broker_name)

@@ -23,9 +23,8 @@ import structlog
 
 from clients.addresses import namesrv_addresses
 from clients.route import brokers as find
-from clients.route.cache import Listener, RouteCache
+from clients.route.cache import Listener, RouteCache, RouteChange
 from clients.route.caller import Caller
-from clients.route.changes import RouteChange
 from clients.route.errors import NoRouteError
 from clients.route.fetcher import RouteFetcher
 from clients.route.follow import Followers

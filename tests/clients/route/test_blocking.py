@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clients.route.blocking import BlockingRouteClient
-from clients.route.changes import RouteChange
+from clients.route.cache import RouteChange
 from clients.route.errors import NoRouteError
 from clients.route.queues import MessageQueue
 from clients.route.settings import RouteSettings

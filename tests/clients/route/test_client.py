@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clients.route.changes import RouteChange
+from clients.route.cache import RouteChange
 from clients.route.client import RouteClient
 from clients.route.errors import BadRouteError, NoRouteError, OrderConfError
 from clients.route.queues import MessageQueue

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.route.changes import RouteChange
+from clients.route.cache import RouteChange
 from clients.route.client import RouteClient
 from clients.route.errors import BadRouteError, NoRouteError
 from clients.route.fetcher import RouteFetcher

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError, get_return_value
 
 from clients.route import client as ns
 from clients.route.brokers import broker_vip_channel
-from clients.route.changes import topic_route_data_changed
+from clients.route.cache import topic_route_data_changed
 from clients.route.errors import OrderConfError
 from clients.route.latency import not_available_duration_ms
 from clients.route.queues import static_topic_end_points, topic_publish_info, topic_subscribe_info

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from clients.route.blocking import BlockingRouteClient
-from clients.route.changes import RouteChange
+from clients.route.cache import RouteChange
 from clients.route.errors import NoRouteError
 from dev.peers.java import wait_until
 from dev.peers.routelake import Routelake

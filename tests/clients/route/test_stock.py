@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clients.route.blocking import BlockingRouteClient
-from clients.route.changes import RouteChange
+from clients.route.cache import RouteChange
 from clients.route.errors import NoRouteError
 from clients.route.queues import MessageQueue
 from clients.route.rotation import BackOff

@@ -15,8 +15,7 @@ from clients.route.brokers import (
     find_broker_address_in_subscribe,
     select_broker_addr,
 )
-from clients.route.cache import RouteCache
-from clients.route.changes import RouteChange
+from clients.route.cache import RouteCache, RouteChange
 from clients.route.errors import BadRouteError, OrderConfError
 from clients.route.queues import MessageQueue, clamped, topic_publish_info, topic_subscribe_info
 from clients.route.transport import RouteAnswer, decode_route
