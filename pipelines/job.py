@@ -40,7 +40,7 @@ from lake.write.writer import LakeWriter, rewind
 from nameserver.state_machine.state import RouteState
 from pipelines.cluster.master import Cluster, shards_for
 from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor, files_of_task
-from pipelines.source import PaceSettings, read_stream
+from pipelines.source import PaceSettings, SourceSettings, read_stream
 from schemas.errors import SetupError
 from schemas.tables import FOLD_HASTEN_FILE, FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
 
@@ -173,12 +173,11 @@ class FoldQuery:
 
     def _start(self, spark: SparkSession, seed: Seed) -> StreamingQuery:
         settings = self._settings
-        blocks = read_stream(
-            spark,
+        source = SourceSettings(
             settings.log_url,
             seed.next_offset,
             seed.state.now_ms,
-            shards=settings.shards,
+            settings.shards,
             pace=PaceSettings(
                 cores=settings.cores,
                 burst_s=_PACE_BURST_S,
@@ -190,7 +189,8 @@ class FoldQuery:
         )
         initial = spark.createDataFrame(seed_rows(seed.state, settings.shards), SEED_SCHEMA).groupBy("shard")
         parts = (
-            blocks.withWatermark("eventTime", _WATERMARK_DELAY)
+            read_stream(spark, source)
+            .withWatermark("eventTime", _WATERMARK_DELAY)
             .groupBy("shard")
             .transformWithState(
                 statefulProcessor=RouteProcessor(uuid.uuid4().hex, partial(files_of_task, self._spool_dir)),

@@ -70,6 +70,9 @@ WAIT_S: Final = 1.0
 """Time until the source tells Spark that there is no batch. Spark asks again at once, which takes some milliseconds of
 processor."""
 
+_SETTINGS: Final = "settings"
+"""Name of the one option, JSON."""
+
 PACE_POLL_S: Final = 0.05
 """Time between looks at the hasten file, while a batch is not due."""
 
@@ -175,51 +178,46 @@ class Pace:
             return 0
 
 
-def read_stream(
-    spark: SparkSession,
-    url: str,
-    start_offset: int,
-    start_time_ms: int = 0,
-    max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
-    max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
-    *,
-    shards: int = 1,
-    pace: PaceSettings = NO_PACE,
-) -> DataFrame:
-    """The log at ``url`` as a streaming DataFrame with the columns of `SCHEMA`.
+class SourceSettings(msgspec.Struct, frozen=True):
+    """What a stream reads.
 
-    A query that has a checkpoint goes on from there; ``start_offset`` then says nothing. The Python workers must be
-    able to import `pipelines` (PYTHONPATH).
+    Attributes:
+        url: Event log, as for `open_log`.
+        start_offset: First record to read, in a query without a checkpoint; 0 for the whole log.
+        start_time_ms: The greatest event time before it.
+        shards: Number of shards, among which the records are divided.
+        max_records: Bound on the records of a micro-batch.
+        max_bytes: Bound on what the records of a micro-batch cost (`eventlog.tail`), though a larger one comes alone.
+        pace: Limits for the begin of micro-batches.
+    """
 
-    Args:
-        spark: a session.
-        url: as for `open_log`. A missing log is made.
-        start_offset: the first record to read; 0 for the whole log.
-        start_time_ms: the greatest event time before it.
-        max_records_per_batch: bound on the records of a micro-batch.
-        max_bytes_per_batch: bound on what the records of a micro-batch cost (`eventlog.tail`), though a larger
-            one comes alone.
-        shards: number of shards, among which the records are divided.
-        pace: when the next micro-batch may begin.
+    url: str
+    start_offset: int = 0
+    start_time_ms: int = 0
+    shards: int = 1
+    max_records: int = MAX_RECORDS_PER_BATCH
+    max_bytes: int = MAX_BYTES_PER_BATCH
+    pace: PaceSettings = NO_PACE
+
+
+def read_stream(spark: SparkSession, settings: SourceSettings) -> DataFrame:
+    """An event log as a streaming DataFrame with the columns of `SCHEMA`. A missing log is made.
+
+    The Python workers must be able to import `pipelines` (PYTHONPATH).
 
     Raises:
         SetupError: the log cannot be used; the message says what to do.
         UnavailableError: the log cannot be reached.
     """
     # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
-    open_log(url).close()
+    open_log(settings.url).close()
     spark.dataSource.register(LogSource)
-    return (
-        spark.readStream.format(LogSource.name())
-        .option("path", url)
-        .option("startOffset", start_offset)
-        .option("startTimeMs", start_time_ms)
-        .option("maxRecordsPerBatch", max_records_per_batch)
-        .option("maxBytesPerBatch", max_bytes_per_batch)
-        .option("shards", shards)
-        .option("pace", msgspec.json.encode(pace).decode())
-        .load()
-    )
+    return spark.readStream.format(LogSource.name()).options(**options_of(settings)).load()
+
+
+def options_of(settings: SourceSettings) -> dict[str, str]:
+    """The options of `LogSource`."""
+    return {_SETTINGS: msgspec.json.encode(settings).decode()}
 
 
 SourceOffset = dict[str, Any]
@@ -237,16 +235,10 @@ class OffsetRange(InputPartition):
 
 
 class LogSource(DataSource):
-    """The event log as a Spark data source; `read_stream` sets its options, of which ``path`` is the log's URL."""
+    """The event log as a Spark data source; `options_of` makes its options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self.url = options["path"]
-        self.start_offset = int(options["startOffset"])
-        self.start_time_ms = int(options["startTimeMs"])
-        self.max_records = int(options["maxRecordsPerBatch"])
-        self.max_bytes = int(options["maxBytesPerBatch"])
-        self.shards = int(options.get("shards", "1"))
-        self.pace = msgspec.json.decode(options.get("pace", "{}"), type=PaceSettings)
+        self.settings = msgspec.json.decode(options[_SETTINGS], type=SourceSettings)
 
     def schema(self) -> StructType:
         """See `SCHEMA`."""
@@ -259,29 +251,29 @@ class LogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> LogStreamReader:
         """Called by Spark, in the planning process and in each worker."""
-        return LogStreamReader(self)
+        return LogStreamReader(self.settings)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches (in one process for the query's life) and reads them (in Python workers)."""
 
-    def __init__(self, source: LogSource) -> None:
-        self._source = source
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
         # Opened by the planning process alone: this object is pickled for the workers before that.
         self._tail: LogTail | None = None
         self._stop_at: int | None = None
-        self._pace = Pace(source.pace)
+        self._pace = Pace(settings.pace)
 
     def initialOffset(self) -> SourceOffset:
         """Return the first offset of a query without a checkpoint."""
         tail = self._open()
-        start = max(self._source.start_offset, tail.first_offset)
+        start = max(self._settings.start_offset, tail.first_offset)
         tail.check_readable_from(start)
-        return {"offset": start, "timeMs": self._source.start_time_ms, "log": tail.log_id}
+        return {"offset": start, "timeMs": self._settings.start_time_ms, "log": tail.log_id}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The bound on records; the one on bytes goes with it."""
-        return ReadMaxRows(self._source.max_records)
+        return ReadMaxRows(self._settings.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to what is there now and no further."""
@@ -295,7 +287,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return self._latest_offset(self._open(), start, limit)
         except UnavailableError as error:
-            if not is_kafka(self._source.url):
+            if not is_kafka(self._settings.url):
                 raise
             print(f"{error}; trying again", file=sys.stderr, flush=True)
             self._close()
@@ -330,19 +322,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The blocks of a partition, as Arrow. Runs in a worker."""
         assert isinstance(partition, OffsetRange)
         time_ms = partition.time_ms
-        for records in records_between(self._source.url, partition.start, partition.end):
-            yield _to_arrow(records, time_ms, self._source.shards)
+        for records in records_between(self._settings.url, partition.start, partition.end):
+            yield _to_arrow(records, time_ms, self._settings.shards)
             time_ms = max(time_ms, *(record.event_time_ms for record in records))
         spare_imports()
 
     def stop(self) -> None:
         """Called when the query ends."""
         self._close()
-        close_readers(self._source.url)
+        close_readers(self._settings.url)
 
     def _open(self) -> LogTail:
         if self._tail is None:
-            self._tail = open_tail(self._source.url)
+            self._tail = open_tail(self._settings.url)
         return self._tail
 
     def _close(self) -> None:
@@ -351,9 +343,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._tail = None
 
     def _batch_end(self, tail: LogTail, start: BatchEnd, limit: ReadLimit, *, only_full: bool) -> BatchEnd:
-        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
+        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.max_records
         deferrable = DEFERRABLE if self._stop_at is None else b""
-        max_bytes = self._source.max_bytes
+        max_bytes = self._settings.max_bytes
         return tail.bounded_end(start, max_records, max_bytes, deferrable, self._stop_at, only_full=only_full)
 
 

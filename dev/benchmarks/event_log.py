@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dev.benchmarks.harness.machine import usage_of
 from eventlog import EventLog, open_log
 from pipelines.blocks import unpack
-from pipelines.source import MAX_BYTES_PER_BATCH, MAX_RECORDS_PER_BATCH, read_stream
+from pipelines.source import MAX_BYTES_PER_BATCH, MAX_RECORDS_PER_BATCH, SourceSettings, read_stream
 
 SMALL, LARGE = 300, 200_000
 """Payload bytes: a heartbeat, and a registration of 10,000 topics, both compressed."""
@@ -66,7 +66,7 @@ class Follower:
         self.batches: list[int] = []
         self._checkpoint = tempfile.TemporaryDirectory(prefix="event-log-checkpoint-")
         self.query = (
-            read_stream(spark, url, start_offset, **bounds)
+            read_stream(spark, SourceSettings(url, start_offset, **bounds))
             .writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", self._checkpoint.name)
             .trigger(processingTime=trigger)
@@ -149,8 +149,8 @@ def backlog(name: str, spark: SparkSession, url: str, count: int, size: int, bou
 
 def describe(bound: dict[str, int]) -> str:
     """The bounds of a batch, in words."""
-    records = bound.get("max_records_per_batch", MAX_RECORDS_PER_BATCH)
-    megabytes = bound.get("max_bytes_per_batch", MAX_BYTES_PER_BATCH) / 1024**2
+    records = bound.get("max_records", MAX_RECORDS_PER_BATCH)
+    megabytes = bound.get("max_bytes", MAX_BYTES_PER_BATCH) / 1024**2
     return f"<= {records:,} records, {megabytes:.0f} MiB"
 
 
@@ -189,9 +189,9 @@ def main() -> None:
         for name, base in bases.items():
             for trigger in ("0 seconds", "50 milliseconds", "200 milliseconds"):
                 read_latency(name, spark, new_url(base), trigger)
-            records = [{"max_records_per_batch": bound} for bound in (5_000, 20_000, 50_000)]
+            records = [{"max_records": bound} for bound in (5_000, 20_000, 50_000)]
             backlog(name, spark, new_url(base), 200_000, SMALL, records)
-            megabytes = [{"max_bytes_per_batch": bound * 1024**2} for bound in (4, 16, 64)]
+            megabytes = [{"max_bytes": bound * 1024**2} for bound in (4, 16, 64)]
             backlog(name, spark, new_url(base), 300, LARGE, megabytes)
 
 

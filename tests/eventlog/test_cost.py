@@ -11,7 +11,7 @@ import zstandard
 
 from dev.support import events as make
 from eventlog.sqlite.log import SqliteLog
-from pipelines.source import LogSource
+from pipelines.source import LogSource, SourceSettings, options_of
 from schemas.events import DEFERRABLE, IMMEDIATE, AnyEvent, encode, routing_key
 
 MIB = 1024 * 1024
@@ -19,14 +19,7 @@ MIB = 1024 * 1024
 
 def batches(path: Path, max_bytes: int = 32 * MIB) -> list[int]:
     """How many records are in each batch, as Spark would ask for them."""
-    options = {
-        "path": f"sqlite://{path}",
-        "startOffset": "0",
-        "startTimeMs": "0",
-        "maxRecordsPerBatch": "20000",
-        "maxBytesPerBatch": str(max_bytes),
-    }
-    source = LogSource(options)
+    source = LogSource(options_of(SourceSettings(f"sqlite://{path}", max_bytes=max_bytes)))
     reader = source.streamReader(source.schema())
     limit, start, found = reader.getDefaultReadLimit(), reader.initialOffset(), []
     while (end := reader.latestOffset(start, limit)) != start:

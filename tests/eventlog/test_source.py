@@ -22,7 +22,7 @@ from dev.peers.java import wait_until
 from eventlog import EventLog, LogRecord
 from eventlog.urls import parse_url
 from pipelines.blocks import pack, unpack
-from pipelines.source import SCHEMA, read_stream
+from pipelines.source import SCHEMA, SourceSettings, read_stream
 from schemas.errors import SetupError
 from tests.eventlog.backends import Backend
 
@@ -81,7 +81,7 @@ def log(stream_backend: Backend) -> EventLog:
 @pytest.fixture
 def read(spark: SparkSession, stream_backend: Backend) -> Callable[..., DataFrame]:
     def make(start: int = 0, **bounds: Any) -> DataFrame:
-        return read_stream(spark, stream_backend.url, start, **bounds)
+        return read_stream(spark, SourceSettings(stream_backend.url, start, **bounds))
 
     return make
 
@@ -112,7 +112,7 @@ def test_event_time_keeps_its_milliseconds(
 ) -> None:
     expected = [log.append([("k", b"x")])[0].event_time_ms for _ in range(5)]
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    sink.drain(read(max_records_per_batch=1))
+    sink.drain(read(max_records=1))
     assert [record.event_time_ms for record in sink.records] == expected
     assert [round(time.replace(tzinfo=UTC).timestamp() * 1000) for time in sink.times] == expected
     assert all(time.microsecond % 1000 == 0 for time in sink.times)
@@ -120,7 +120,7 @@ def test_event_time_keeps_its_milliseconds(
 
 def test_batches_keep_the_bound_on_records(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
     log.append([("k", str(index).encode()) for index in range(20)])
-    sink.drain(read(max_records_per_batch=8))
+    sink.drain(read(max_records=8))
     assert [len(batch) for batch in sink.batches] == [8, 8, 4]
     assert sink.records == log.read(0)
 
@@ -144,7 +144,7 @@ def test_follows_a_log_that_grows_and_is_trimmed(log: EventLog, sink: Sink, read
             if sink.records:
                 log.trim(sink.records[-1].offset, 2**60)
 
-    with running(sink.start(read(max_records_per_batch=10))) as query:
+    with running(sink.start(read(max_records=10))) as query:
         thread = threading.Thread(target=append)
         thread.start()
         thread.join()
@@ -165,14 +165,14 @@ def test_goes_on_from_its_checkpoint(log: EventLog, sink: Sink, read: Callable[.
 
 
 def test_a_missing_log_is_made(spark: SparkSession, tmp_path: Path, sink: Sink) -> None:
-    sink.drain(read_stream(spark, f"sqlite://{tmp_path}/new.db", 0))
+    sink.drain(read_stream(spark, SourceSettings(f"sqlite://{tmp_path}/new.db")))
     assert (tmp_path / "new.db").exists()
     assert sink.records == []
 
 
 def test_a_log_that_spark_cannot_read_is_a_setup_error(spark: SparkSession) -> None:
     with pytest.raises(SetupError, match="not an event log"):
-        read_stream(spark, "mysql://x", 0)
+        read_stream(spark, SourceSettings("mysql://x"))
 
 
 @pytest.mark.deep

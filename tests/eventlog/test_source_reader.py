@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -22,7 +21,17 @@ from eventlog.base import EventLog
 from eventlog.sqlite.log import SqliteLog
 from pipelines import source
 from pipelines.blocks import Record, unpack
-from pipelines.source import NO_PACE, LogSource, LogStreamReader, OffsetRange, Pace, PaceSettings, SourceOffset
+from pipelines.source import (
+    NO_PACE,
+    LogSource,
+    LogStreamReader,
+    OffsetRange,
+    Pace,
+    PaceSettings,
+    SourceOffset,
+    SourceSettings,
+    options_of,
+)
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
 from tests.eventlog.backends import Backend
@@ -45,15 +54,8 @@ class Readers:
     def __call__(
         self, start: int = 0, max_records: int = 1000, max_bytes: int = 10**9, pace: PaceSettings = NO_PACE
     ) -> LogStreamReader:
-        options = {
-            "path": self._url,
-            "startOffset": str(start),
-            "startTimeMs": "0",
-            "maxRecordsPerBatch": str(max_records),
-            "maxBytesPerBatch": str(max_bytes),
-            "pace": msgspec.json.encode(pace).decode(),
-        }
-        data_source = LogSource(options)
+        settings = SourceSettings(self._url, start, max_records=max_records, max_bytes=max_bytes, pace=pace)
+        data_source = LogSource(options_of(settings))
         made = data_source.streamReader(data_source.schema())
         self._made.append(made)
         return made
