@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cli.foreign_text import printable
+from schemas.errors import SetupError
 
 _NOTHING: Final = "-"
 """Empty cell of a table with columns that are separated by blanks."""
@@ -36,6 +37,13 @@ class Form(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+
+    @classmethod
+    def of(cls, *, as_json: bool, as_csv: bool) -> Form:
+        """The form that --json and --csv ask for. Raises SetupError for both."""
+        if as_json and as_csv:
+            raise SetupError("--json and --csv cannot be used together. Choose one")
+        return cls.JSON if as_json else cls.CSV if as_csv else cls.TABLE
 
 
 def warn(message: str) -> None:

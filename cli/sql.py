@@ -18,7 +18,7 @@ from cli.fold_options import DriverMemory
 from cli.output import Form, Output, json_value, warn, write_table
 from cli.transfer import lake_folder
 from runtime.java import use_java
-from schemas.errors import RoutelakeError, SetupError, one_line
+from schemas.errors import RoutelakeError, one_line
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
 
@@ -49,13 +49,11 @@ def sql(
     """
     from runtime.no_pandas import keep_pandas_out
 
-    if as_json and as_csv:
-        raise SetupError("--json and --csv cannot be used together. Choose one")
+    form = Form.of(as_json=as_json, as_csv=as_csv)
     keep_pandas_out()
     from lake.history.report_duckdb import MACROS, DuckLake
     from lake.history.sql_views import VIEWS
 
-    form = Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE
     with lake_folder(data_dir, lake) as folder, DuckLake(folder) as tables:
 
         def run(text: str) -> None:

@@ -113,9 +113,7 @@ class ShownWhole(Options):
     @property
     def form(self) -> Form:
         """A table, JSON or CSV. Raises SetupError."""
-        if self.as_json and self.as_csv:
-            raise SetupError("--json and --csv cannot be used together. Choose one")
-        return Form.JSON if self.as_json else Form.CSV if self.as_csv else Form.TABLE
+        return Form.of(as_json=self.as_json, as_csv=self.as_csv)
 
     @property
     def zone(self) -> tzinfo | None:
