@@ -57,6 +57,7 @@ def doctor(
     Exit code: 0 nothing is wrong or all is repaired, 1 something is wrong, 2 the data could not be examined.
     """
     from ops.doctor.examine import examine
+    from ops.doctor.preflight import preflight as judge
     from ops.doctor.repair import Repair, check_can_repair
 
     if preflight and (repair or lake):
@@ -84,18 +85,12 @@ def doctor(
             found = work.run()
         else:
             work, found = None, examine(data_dir, path, thorough=thorough)
-        checks = _preflight(found) if preflight else []
+        checks = judge(found) if preflight else []
     if preflight:
         print(_checks_as_json(checks) if output is TextOutput.JSON else _checks_as_text(checks))
         raise typer.Exit(1 if any(check.level == "WRONG" for check in checks) else 0)
     print(_as_json(found, work) if output is TextOutput.JSON else _as_text(found, work))
     raise typer.Exit(0 if found.is_well else 1)
-
-
-def _preflight(found: Examination) -> list[Check]:
-    from ops.doctor.preflight import preflight
-
-    return preflight(found)
 
 
 def _checks_as_text(checks: list[Check]) -> str:

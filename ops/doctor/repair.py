@@ -17,8 +17,8 @@ The fold's lock is held throughout. Gateways may run, except during step 3. Remo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -139,8 +139,8 @@ class Repair:
         if any(finding.kind in _TABLE_KINDS for finding in found.findings):
             self.refused.append(f"{path} and tables are damaged, so neither can repair the other")
             return
-        with self._log_alone(path) as alone:
-            if not alone:
+        with closing(LockedLog(path, wait_s=2.0)) as held:
+            if not held.alone:
                 self.refused.append(f"{path} is in use: stop all gateways first (`fuser -v {path}-lock`)")
                 return
             if why := salvageable(path, found.needs_from):
@@ -194,11 +194,6 @@ class Repair:
         target.parent.mkdir(parents=True, exist_ok=True)
         path.rename(target)
         sync_folder(path.parent)
-
-    @contextmanager
-    def _log_alone(self, path: Path) -> Iterator[bool]:
-        with closing(LockedLog(path, wait_s=2.0)) as held:
-            yield held.alone
 
 
 def _why_not_back(found: Examination, log_path: Path | None) -> str:
