@@ -87,12 +87,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         terms = ["true"]
         if self.concerning is not None:
             terms.append(_concerning(history, changes, self.concerning))
-        if self.topic is not None:
-            terms.append(f'"topic" = {query.text(self.topic)}')
-        if self.broker_name is not None:
-            terms.append(f'"brokerName" = {query.text(self.broker_name)}')
-        if self.table_name is not None:
-            terms.append(f'"tableName" = {query.text(self.table_name)}')
+        terms += _equal(topic=self.topic, brokerName=self.broker_name, tableName=self.table_name)
         if self.cluster is not None:
             named = query.text(f'"clusterName":{_json(self.cluster)}')
             members = query.texts(_members(changes, self.cluster) or [""])
@@ -101,16 +96,17 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_causes(self) -> str | None:
         """SQL: by whom; None for anybody."""
-        terms = []
-        if self.command is not None:
-            terms.append(f'"command" = {query.text(self.command)}')
-        if self.outcome is not None:
-            terms.append(f'"outcome" = {query.text(self.outcome)}')
+        terms = _equal(command=self.command, outcome=self.outcome)
         if self.user is not None:
             terms.append(_actor_has(f'"user":{_json(self.user)}'))
         if self.peer is not None:
             terms.append(_from_peer(self.peer))
         return " AND ".join(terms) or None
+
+
+def _equal(**columns: str | None) -> list[str]:
+    """SQL: columns that have a value. None is no condition."""
+    return [f'"{name}" = {query.text(value)}' for name, value in columns.items() if value is not None]
 
 
 def _members(changes: DeltaTable, cluster: str) -> list[str]:
