@@ -121,38 +121,10 @@ def _read(history: History, from_: str | None, to: str | None, newest: RouteComm
     with reading_views(history, newest.epoch, BadRequestError(what, field="from", value=from_)) as views:
         rows = _lives(views, since, until)
         turns, number_of_turns = _turns(views, since, until)
-    lives = [
-        Life(
-            broker_name=broker,
-            cluster_name=cluster,
-            broker_addr=address,
-            broker_id=None if number is None else int(number),
-            from_=rfc3339(start),
-            to=None if end is None else rfc3339(end),
-            from_epoch=from_epoch,
-            to_epoch=to_epoch,
-            begun_by=begun_by,
-            ended_by=ended_by,
-            silent_millis=silent_ms,
-        )
-        for (
-            broker,
-            cluster,
-            address,
-            start,
-            end,
-            from_epoch,
-            to_epoch,
-            begun_by,
-            ended_by,
-            silent_ms,
-            number,
-            _,
-        ) in rows
-    ]
-    number_of_lives = rows[0][-1] if rows else 0
+    lives = [_life(**row) for row in rows]
+    number_of_lives = rows[0]["number"] if rows else 0
     if rows and since == UNIX_EPOCH:
-        since = min(row[3] for row in rows)
+        since = min(row["from_"] for row in rows)
     return Lifelines(
         commit=newest,
         since=since,
@@ -164,14 +136,24 @@ def _read(history: History, from_: str | None, to: str | None, newest: RouteComm
     )
 
 
-def _lives(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> list[tuple[Any, ...]]:
-    """The newest lives, each with the brokerId of its address and the number of all.
+def _life(*, from_: datetime, to: datetime | None, broker_id: str | None, number: int, **others: Any) -> Life:  # noqa: ANN401
+    """A row of `_lives`, less the number of all."""
+    return Life(
+        from_=rfc3339(from_),
+        to=None if to is None else rfc3339(to),
+        broker_id=None if broker_id is None else int(broker_id),
+        **others,
+    )
+
+
+def _lives(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> list[dict[str, Any]]:
+    """The newest lives: members of `Life`, times as such, and the number of all.
 
     Of what was before the window, only the last turn of each address counts: so a short window needs little memory.
     """
     place = f"{{epoch: epoch, eventTime: eventTime, place: {ROUTE_CHANGE_TABLE.name}.offset, seq: seq}}"
     columns = "key, eventTime, epoch, command, came, timeoutMs, place"
-    return views.sql(
+    found = views.sql(
         f"""
 WITH changed AS (
 SELECT key, eventTime, epoch, command, after IS NOT NULL AS came,
@@ -206,10 +188,12 @@ SELECT brokerName, json_extract_string(addresses, '$."' || id || '"') AS brokerA
                    AND eventTime <= {query.time(until)} AND brokerName IN (SELECT brokerName FROM lives)))
  GROUP BY ALL
 )
-SELECT brokerName, clusterName, brokerAddr, eventTime, nextTime, epoch, nextEpoch, command, nextCommand, silentMs,
-       id, number
+SELECT brokerName AS broker_name, clusterName AS cluster_name, brokerAddr AS broker_addr, eventTime AS from_,
+       nextTime AS "to", epoch AS from_epoch, nextEpoch AS to_epoch, command AS begun_by, nextCommand AS ended_by,
+       silentMs AS silent_millis, id AS broker_id, number
   FROM lives LEFT JOIN ids USING (brokerName, brokerAddr)"""  # noqa: S608 (our own text)
-    ).fetchall()
+    )
+    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
 
 def _turns(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> tuple[list[WriteTurn], int]:
