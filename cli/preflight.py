@@ -380,7 +380,7 @@ def check_shards(shards: int) -> None:
     Raises:
         SetupError: They are not.
     """
-    from lake.write.partition import shard_keys
+    from lake.write.shards import shard_keys
 
     try:
         shard_keys(shards)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventlog.base import LogRecord, in_time
-from lake.write.partition import shard_keys, shard_of
+from lake.write.shards import shard_keys, shard_of
 from schemas.events import KEY_EVERYTHING
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024

@@ -34,8 +34,8 @@ from lake.history.intervals import BackgroundStep, IntervalKeeper
 from lake.publisher import Publisher
 from lake.write.batch import Batch
 from lake.write.maintenance import Maintenance
-from lake.write.partition import SHARD_KEYS, seed_rows
 from lake.write.seed import Seed, read_seed
+from lake.write.shards import SHARD_KEYS, seed_rows
 from lake.write.writer import LakeWriter, rewind
 from nameserver.state_machine.state import RouteState
 from pipelines.cluster.master import Cluster, shards_for

@@ -23,7 +23,7 @@ from eventlog.base import LogRecord
 from lake.delta.reader import GONE
 from lake.write.arrow import DELETE, OP
 from lake.write.batch import Batch
-from lake.write.partition import seed_rows, shard_keys
+from lake.write.shards import seed_rows, shard_keys
 from nameserver.state_machine.state import RouteState
 from pipelines.blocks import Block, pack
 from pipelines.processor import RouteProcessor

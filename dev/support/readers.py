@@ -15,7 +15,7 @@ from dev.support.generated_logs import batches
 from dev.support.microbatches import Query
 from dev.support.view_tables import as_tables, full_scan
 from eventlog.base import LogRecord
-from lake.write.partition import shard_keys
+from lake.write.shards import shard_keys
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.state import RouteState
 from nameserver.view.snapshot import RouteView

@@ -57,8 +57,8 @@ from lake.delta.types import arrow_schema
 from lake.write.arrow import CODED_CHANGE_SCHEMA, DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from lake.write.batch import Batch
 from lake.write.hash_chain import EpochDigest, in_blocks
-from lake.write.partition import shard_keys
 from lake.write.shard_files import HistoryFile, with_epoch
+from lake.write.shards import shard_keys
 from lake.write.staging import NO_HOOKS, StagedTable, append_files, change_partitions, stage
 from nameserver.state_machine.step import PRESERVED
 from nameserver.state_machine.version import STATE_MACHINE_VERSION

@@ -28,7 +28,7 @@ from eventlog.base import LogReader, LogRecord, in_time
 from lake.delta.log import DamagedTableError
 from lake.delta.reader import table_at
 from lake.view_loader import changes_from
-from lake.write.partition import shard_keys, shard_of
+from lake.write.shards import shard_keys, shard_of
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.rows import kv_rows, rows_of
 from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable

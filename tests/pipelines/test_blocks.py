@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.base import LogRecord
-from lake.write.partition import SHARD_KEYS, shard_keys, shard_of
+from lake.write.shards import SHARD_KEYS, shard_keys, shard_of
 from pipelines.blocks import BLOCK_BYTES, Block, Record, pack, unpack
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
 

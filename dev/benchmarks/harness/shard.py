@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lake.write.batch import Batch
-from lake.write.partition import seed_rows
+from lake.write.shards import seed_rows
 from nameserver.state_machine.codec import decode_shard
 from nameserver.state_machine.state import RouteState
 from pipelines.blocks import Record

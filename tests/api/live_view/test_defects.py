@@ -26,7 +26,7 @@ from dev.support.microbatches import Query
 from dev.support.view_tables import as_tables, queue_rows
 from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
 from lake.write import writer as writer_module
-from lake.write.partition import shard_of
+from lake.write.shards import shard_of
 from lake.write.writer import LakeWriter
 from nameserver.state_machine import commands
 from nameserver.state_machine import step as step_module

@@ -19,8 +19,8 @@ from dev.support.fixed_log import FixedLog
 from dev.support.generated_logs import Gap, batches, cuts, logs, written
 from dev.support.microbatches import Query
 from eventlog.base import LogRecord
-from lake.write.partition import shard_of
 from lake.write.seed import read_seed
+from lake.write.shards import shard_of
 from schemas.errors import SetupError, UnavailableError
 from tests.lake.write.test_crash import Killed, killed_after
 

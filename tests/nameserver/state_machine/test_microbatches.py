@@ -16,7 +16,7 @@ from dev.support.generated_logs import Gap, Garbage, batches, cuts, jumping_logs
 from dev.support.microbatches import MemoryLake, Query, outcome_tuples
 from dev.support.readers import agreed_states
 from eventlog.base import LogRecord
-from lake.write.partition import seed_rows
+from lake.write.shards import seed_rows
 from nameserver.state_machine.state import RouteState, TopicTable
 
 SHARDS = st.sampled_from((1, 2, 4))

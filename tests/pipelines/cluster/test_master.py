@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.java import free_port
-from lake.write.partition import SHARD_KEYS
+from lake.write.shards import SHARD_KEYS
 from pipelines.cluster.master import (
     Address,
     Cluster,

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lake.write.partition import SHARD_KEYS, shard_keys
+from lake.write.shards import SHARD_KEYS, shard_keys
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
