@@ -201,7 +201,7 @@ def _page(
     zone: tzinfo | None,
 ) -> str:
     from cli.history.show import local_text
-    from lake.history.report_page import page
+    from lake.history.report_html import page
     from lake.history.reports import BY_NAME
 
     return page(

@@ -17,7 +17,7 @@ from dev.support.generated_logs import written
 from dev.support.tables_page import START, after
 from lake.history.intervals import rebuild
 from lake.history.report_duckdb import DuckLake, rows_by_duckdb
-from lake.history.report_page import MAX_ROWS, page
+from lake.history.report_html import MAX_ROWS, page
 from lake.history.reports import BY_NAME, REPORTS, query_of
 from schemas.intervals import INTERVAL_TABLES
 
