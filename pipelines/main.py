@@ -30,7 +30,7 @@ from lake.delta.ddl import check_format, lock_lake, open_lake, write_whole
 from lake.lease import LeasedLake
 from lake.publisher import FencedError, Publisher
 from lake.write.synced import sync_lake
-from ops.doctor.back import go_back_to_whole
+from ops.doctor.rollback import go_back_to_whole
 from pipelines.cluster.executors import WAIT_S, check, count, is_over, no_executors, wait_for_executors
 from pipelines.cluster.master import Cluster
 from pipelines.job import FoldQuery, FoldSettings, spark_session, with_shards

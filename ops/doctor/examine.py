@@ -16,9 +16,9 @@ from lake.checkpoint import check_compatible
 from lake.commits import commits_between, needs_from
 from lake.delta.ddl import LAKE_FILE, LOCK_FILE, check_format
 from ops.backup.marker import MARKER, read_marker
-from ops.doctor.back import RollbackPoint, find_rollback_point, last_exact
 from ops.doctor.findings import HARMLESS, REMAINS, Finding, Kind
 from ops.doctor.log import ExaminedLog, examine_log, record_at
+from ops.doctor.rollback import RollbackPoint, find_rollback_point, last_exact
 from ops.doctor.tables import ExaminedTable, examine_table
 from schemas.errors import SetupError, one_line
 from schemas.route_commit import RouteCommit, to_ms

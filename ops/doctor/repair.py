@@ -6,7 +6,7 @@
 2. A checkpoint of a table that cannot be read is moved aside if the entries lead to the newest version without it.
 3. A damaged event log is rebuilt from its own records if all lost records are in the tables.
 4. If a table still cannot be read, the lake goes back to its newest intact epoch, if the event log has everything
-   since (`ops.doctor.back`). Otherwise restore a backup: a lost data file cannot be reconstructed.
+   since (`ops.doctor.rollback`). Otherwise restore a backup: a lost data file cannot be reconstructed.
 
 The fold itself replaces a torn checkpoint of Spark's at its next start.
 
@@ -30,10 +30,10 @@ from lake.delta.log import LOG_FOLDER, UnreadableError, checkpoint_name, entry_n
 from lake.write.staging import STAGING_FOLDER
 from lake.write.synced import SYNCED_FILE
 from ops.backup.marker import refuse_unfinished_restore
-from ops.doctor.back import go_back, point_to_last_checkpoint
 from ops.doctor.examine import Examination, examine
 from ops.doctor.findings import Finding, Kind
 from ops.doctor.log import salvage, salvageable
+from ops.doctor.rollback import go_back, point_to_last_checkpoint
 from ops.doctor.tables import TableOnDisk
 from runtime.disk import sync_folder
 from runtime.version import PROGRAM

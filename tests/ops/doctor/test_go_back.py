@@ -15,8 +15,8 @@ from lake.commits import last_commit
 from lake.delta.ddl import lock_lake
 from lake.write.staging import STAGING_FOLDER
 from lake.write.synced import SYNCED_FILE, sync_lake, unsynced_damage
-from ops.doctor.back import go_back_to_whole
 from ops.doctor.examine import examine
+from ops.doctor.rollback import go_back_to_whole
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE
 from tests.ops.doctor.data import EVENTS, go_on, log_path, trim
