@@ -123,20 +123,22 @@ def _another_past(module: Any) -> None:
 
 
 def _early_ack(module: Any) -> None:
-    """Some are acknowledged before they are written, with the next ones: a kill in between loses them."""
-    append, due = module.ResumingLog.append, _now_and_then(2)
+    """Acknowledge events for half a second before they are written: a kill loses those of that time."""
+    append = module.ResumingLog.append
     held: list[Any] = []
+    since_s: list[float] = []
 
     def later(self: Any, entries: Any) -> Any:
-        if entries and due():
+        now_s = time.monotonic()
+        since_s[:] = since_s if held else [now_s]
+        if entries and now_s - since_s[0] < 0.5:
             end = self._log.end()
-            found = [module.Appended(end.next_offset + n, end.last_event_time_ms or 0) for n in range(len(entries))]
+            first = end.next_offset + len(held)
             held.extend(entries)
-            return found
-        late = [*held]
+            return [module.Appended(first + n, end.last_event_time_ms or 0) for n in range(len(entries))]
+        written = append(self, [*held, *entries])
         held.clear()
-        written = append(self, [*late, *entries])
-        return written[len(late) :]
+        return written[len(written) - len(entries) :] if entries else written
 
     module.ResumingLog.append = later
 
