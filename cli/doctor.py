@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -46,7 +46,10 @@ def doctor(
         bool, typer.Option("--thorough", help="Read every stored row, not only those of the newest epoch.")
     ] = False,
     preflight: Annotated[
-        bool, typer.Option("--preflight", help="Before an upgrade: check machine and data for this release.")
+        bool,
+        typer.Option(
+            "--preflight", help="Before an installation or an upgrade: check machine and data for this release."
+        ),
     ] = False,
     output: Annotated[TextOutput, typer.Option("-o", "--output", help="Output format.")] = TextOutput.TEXT,
 ) -> None:
@@ -56,8 +59,9 @@ def doctor(
 
     Exit code: 0 nothing is wrong or all is repaired, 1 something is wrong, 2 the data could not be examined.
     """
-    from ops.doctor.examine import examine
+    from ops.doctor.examine import examine, has_data
     from ops.doctor.preflight import preflight as judge
+    from ops.doctor.preflight import preflight_of_machine
     from ops.doctor.repair import Repair, check_can_repair
 
     if preflight and (repair or lake):
@@ -78,6 +82,8 @@ def doctor(
         raise typer.Exit(0 if found.is_well else 1)
     if place.folder != (data_dir / "lake").resolve():
         raise SetupError(f"--lake {lake} cannot be examined. Use a URL, or leave --lake out to examine DATA_DIR/lake.")
+    if preflight and not has_data(data_dir, path):
+        _print_checks(preflight_of_machine(data_dir), output)
     with acting_as_owner(data_dir):
         if repair:
             check_can_repair(data_dir)
@@ -87,10 +93,15 @@ def doctor(
             work, found = None, examine(data_dir, path, thorough=thorough)
         checks = judge(found) if preflight else []
     if preflight:
-        print(_checks_as_json(checks) if output is TextOutput.JSON else _checks_as_text(checks))
-        raise typer.Exit(1 if any(check.level == "WRONG" for check in checks) else 0)
+        _print_checks(checks, output)
     print(_as_json(found, work) if output is TextOutput.JSON else _as_text(found, work))
     raise typer.Exit(0 if found.is_well else 1)
+
+
+def _print_checks(checks: list[Check], output: TextOutput) -> NoReturn:
+    """Print the checks of --preflight, and end with their exit code."""
+    print(_checks_as_json(checks) if output is TextOutput.JSON else _checks_as_text(checks))
+    raise typer.Exit(1 if any(check.level == "WRONG" for check in checks) else 0)
 
 
 def _checks_as_text(checks: list[Check]) -> str:

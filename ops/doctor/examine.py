@@ -83,6 +83,16 @@ class Examination:
         return any(finding.kind not in HARMLESS | REMAINS for finding in self.findings)
 
 
+def has_data(data_dir: Path, log_path: Path | None) -> bool:
+    """Return whether there is a lake or an event log to examine.
+
+    Args:
+        data_dir: Data directory.
+        log_path: Path of the SQLite log; None for a log in Kafka.
+    """
+    return (data_dir / "lake").is_dir() or (log_path is not None and log_path.exists())
+
+
 def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) -> Examination:
     """Look at a data directory.
 
@@ -96,7 +106,7 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
     """
     found = Examination(data_dir)
     lake_dir = found.lake_dir
-    if not lake_dir.is_dir() and not (log_path is not None and log_path.exists()):
+    if not has_data(data_dir, log_path):
         raise SetupError(
             f"{data_dir} contains neither a lake nor an event log. Name the data directory of a routelake."
         )

@@ -52,6 +52,14 @@ def preflight(found: Examination) -> list[Check]:
     return [*_machine(found.data_dir), *_data(found), *_way_back(found)]
 
 
+def preflight_of_machine(data_dir: Path) -> list[Check]:
+    """Judge the machine for a data directory without data, before the first start."""
+    text = (
+        f"no lake and no event log in {data_dir}. The first start creates them. If you expected data, check the path."
+    )
+    return [*_machine(data_dir), Check(Level.NOTE, "data directory", text)]
+
+
 def _machine(data_dir: Path) -> list[Check]:
     is_new = sys.version_info >= OLDEST_PYTHON
     too_old = " is too old. Install Python 3.11 or newer."

@@ -106,6 +106,15 @@ def test_a_newer_lake_is_refused(data: Path) -> None:
     assert level == "WRONG" and "has format 99" in text and f"`{PROGRAM} restore BACKUP`" in text
 
 
+def test_before_the_first_start_the_machine_is_checked(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        found = checks(folder)
+        assert {"Python", "Java", "memory", "open files", "disk", "data directory"} == found.keys()
+        level, text = found["data directory"]
+        assert level == "note" and f"no lake and no event log in {folder}. The first start creates them" in text
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_preflight_cannot_be_combined_with_repair_or_lake(data: Path) -> None:
     done = command("doctor", data, "--preflight", "--repair")
     assert done.returncode == 2 and "cannot be used with --repair" in done.stderr
