@@ -117,6 +117,7 @@ class LogWorker:
         self.late_after_s = gap_s if is_kafka(log_url) else None
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: deque[asyncio.Future[Answer]] = deque()
+        self._is_open = False
         self._ended = False
         self._closing = False
         self.died = asyncio.Event()
@@ -138,6 +139,7 @@ class LogWorker:
         if not isinstance(opened, tuple) or isinstance(opened, LogEnd):
             raise UnavailableError("the event log writer process sent an unexpected answer")
         lineage, self.limits = opened
+        self._is_open = True
         return lineage
 
     async def end(self) -> LogEnd:
@@ -162,7 +164,9 @@ class LogWorker:
         self._closing = True
         if self._process is None:
             return
-        if not self._ended:
+        if not self._is_open:
+            self._process.kill()  # it has nothing to finish, and Kafka's client takes long to end
+        elif not self._ended:
             self._writer.write_eof()  # the process exits at the end of its input
         try:
             await asyncio.to_thread(self._process.wait, _CLOSE_S)

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dev.peers.java import wait_until
 from dev.peers.procfs import is_alive, status_fields
@@ -109,6 +110,20 @@ async def test_a_log_that_cannot_be_opened(tmp_path: Path) -> None:
         with pytest.raises(SetupError, match="is not a SQLite database") as caught:
             await worker.open()
         assert caught.value.fields["path"] == str(tmp_path / "events.db")
+
+
+@on_a_loop
+async def test_the_end_of_a_process_that_opened_no_log_logs_nothing() -> None:
+    """Kafka's client takes more than a second to end after a refused connection."""
+    worker = LogWorker("kafka://127.0.0.1:1/topic", "gw", 3600.0)
+    try:
+        with pytest.raises(UnavailableError, match=r"127.0.0.1:1 refused the connection. Start Kafka, or correct"):
+            await worker.open()
+    finally:
+        with capture_logs() as said:
+            await worker.close()
+    assert said == []
+    assert process_of(worker).returncode is not None
 
 
 @on_a_loop
