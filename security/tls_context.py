@@ -51,20 +51,23 @@ def build(settings: TlsSettings) -> Contexts:
     return Contexts(
         remoting=_context(settings, password, settings.client_auth),
         http=_context(settings, password, for_http),
-        not_after_s=not_after_s(_read(settings.cert, "certificate")),
+        not_after_s=not_after_s(settings.cert),
     )
 
 
-def not_after_s(pem: bytes) -> float:
+def not_after_s(path: Path) -> float:
     """Return when the first certificate of a PEM file expires, in seconds since the epoch.
 
     Raises:
         SetupError: The file has no certificate, or it cannot be read.
     """
     try:
-        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+        return x509.load_pem_x509_certificate(_read(path, "certificate")).not_valid_after_utc.timestamp()
     except ValueError as error:
-        raise SetupError(f"TLS: a certificate cannot be read: {error}.") from None
+        raise SetupError(
+            f"TLS: the certificate {path} is damaged: {error}. Replace the file. "
+            f"`openssl x509 -in {path} -noout` tests it."
+        ) from None
 
 
 def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> ssl.SSLContext:
@@ -82,7 +85,8 @@ def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> s
             context.load_verify_locations(settings.client_ca)
         except ssl.SSLError as error:
             raise SetupError(
-                f"TLS: {settings.client_ca} holds no certificates in PEM ({why_not_tls(error)})."
+                f"TLS: the clients' CA {settings.client_ca} has no certificate in PEM ({why_not_tls(error)}). "
+                "Name a file with the certificates of the authorities that sign clients' certificates."
             ) from None
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java: whoever is listed is trusted
     return context
@@ -92,10 +96,12 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) ->
     certificate, key = _read(settings.cert, "certificate"), _read(settings.key, "key")
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
         raise SetupError(
-            f"TLS: {settings.cert} holds no certificate in PEM. Name the file of the certificate, not of the key."
+            f"TLS: {settings.cert} has no certificate in PEM. Name the file of the certificate, not of the key."
         )
     if b"PRIVATE KEY-----" not in key:
-        raise SetupError(f"TLS: {settings.key} holds no private key in PEM.")
+        raise SetupError(
+            f"TLS: {settings.key} has no private key in PEM. Name the file of the key, not of the certificate."
+        )
     asked: list[None] = []
 
     def answer() -> str:  # without one OpenSSL asks at the terminal
@@ -113,12 +119,18 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) ->
             ) from None
         if asked and not password:
             raise SetupError(
-                f"TLS: the key {settings.key} is encrypted. Give --tls-key-password (file:PATH or env:NAME), "
-                "or tls.server.keyPassword."
+                f"TLS: the key {settings.key} is encrypted. Set --tls-key-password to file:PATH or env:NAME, "
+                "or set tls.server.keyPassword."
             ) from None
         if asked:
-            raise SetupError(f"TLS: the password does not open the key {settings.key}.") from None
-        raise SetupError(f"TLS: {settings.cert} and {settings.key} cannot be used: {reason}.") from None
+            raise SetupError(
+                f"TLS: the password does not open the key {settings.key}. Correct --tls-key-password or "
+                "tls.server.keyPassword."
+            ) from None
+        raise SetupError(
+            f"TLS: {settings.cert} and {settings.key} cannot be used: {reason}. Replace the file that is damaged. "
+            "`openssl x509` and `openssl pkey` test them."
+        ) from None
 
 
 def _try(server: ssl.SSLContext, settings: TlsSettings) -> None:

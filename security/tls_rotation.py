@@ -129,7 +129,10 @@ class Tls:
         left_s = self.not_after_s - time.time()
         if left_s < 0:
             log.warning(
-                "TLS certificate has expired: clients that verify it cannot connect", cert=str(self.settings.cert)
+                "TLS certificate has expired: clients that verify it cannot connect",
+                cert=str(self.settings.cert),
+                not_after=time.strftime("%FT%TZ", time.gmtime(self.not_after_s)),
+                advice="replace the files of certificate and key; the gateway loads them without a restart",
             )
         elif left_s < 14 * _DAY_S:
             log.warning("TLS certificate expires soon", days=round(left_s / _DAY_S, 1), cert=str(self.settings.cert))

@@ -99,7 +99,7 @@ def test_a_key_that_is_encrypted(authority: Authority, tmp_path: Path, monkeypat
     for password in ("word", f"file:{tmp_path / 'password'}", "env:KEY_WORD"):
         assert agree(build(settings(pair, key_password=password)).remoting, authority.client())
     for password, words in (
-        ("", "is encrypted. Give --tls-key-password"),
+        ("", "is encrypted. Set --tls-key-password"),
         ("env:KEY_PATH", "the environment variable KEY_PATH is not set"),
         (f"file:{tmp_path / 'none'}", "none cannot be read"),
         ("hunter2", "the password does not open the key"),
@@ -117,13 +117,16 @@ def test_files_that_cannot_be_used(authority: Authority, pair: Pair, tmp_path: P
         (settings(Pair(none, pair.key)), f"the certificate {none} cannot be read: No such file"),
         (settings(Pair(pair.cert, none)), f"the key {none} cannot be read: No such file"),
         (settings(Pair(tmp_path, pair.key)), "cannot be read: Is a directory"),
-        (settings(Pair(junk, pair.key)), "holds no certificate in PEM"),
-        (settings(Pair(pair.cert, junk)), "holds no private key in PEM"),
-        (settings(Pair(pair.key, pair.cert)), "holds no certificate in PEM"),
-        (settings(Pair(torn, pair.key)), "cannot be used"),
+        (settings(Pair(junk, pair.key)), "has no certificate in PEM"),
+        (settings(Pair(pair.cert, junk)), "has no private key in PEM. Name the file of the key"),
+        (settings(Pair(pair.key, pair.cert)), "has no certificate in PEM"),
+        (settings(Pair(torn, pair.key)), "Replace the file that is damaged"),
         (settings(Pair(pair.cert, other.key)), f"the key {other.key} does not fit the certificate {pair.cert}"),
         (settings(pair, client_ca=none, client_auth=ClientAuth.REQUIRE), f"the clients' CA {none} cannot be read"),
-        (settings(pair, client_ca=junk, client_auth=ClientAuth.REQUIRE), "holds no certificates in PEM"),
+        (
+            settings(pair, client_ca=junk, client_auth=ClientAuth.REQUIRE),
+            f"the clients' CA {junk} has no certificate in PEM",
+        ),
     ):
         with pytest.raises(SetupError, match=re.escape(words)):
             build(settled)
@@ -132,11 +135,13 @@ def test_files_that_cannot_be_used(authority: Authority, pair: Pair, tmp_path: P
 @pytest.mark.parametrize("days", [-3.0, 1.5, 400.0, 365.0 * 60])
 def test_when_a_certificate_expires(authority: Authority, days: float) -> None:
     """UTCTime until 2049, GeneralizedTime after it."""
-    found = not_after_s(authority.issue("dated", days=days).cert.read_bytes())
+    found = not_after_s(authority.issue("dated", days=days).cert)
     assert found == pytest.approx(time.time() + days * 86_400, abs=60)
 
 
 @pytest.mark.parametrize("pem", [b"", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", b"\xff" * 99])
-def test_what_is_no_certificate(pem: bytes) -> None:
-    with pytest.raises(SetupError, match="certificate"):
-        not_after_s(pem)
+def test_what_is_no_certificate(tmp_path: Path, pem: bytes) -> None:
+    path = tmp_path / "damaged.pem"
+    path.write_bytes(pem)
+    with pytest.raises(SetupError, match=re.escape(f"the certificate {path} is damaged")):
+        not_after_s(path)
