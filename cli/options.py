@@ -12,6 +12,7 @@ import copy
 import inspect
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
@@ -214,6 +215,15 @@ def no_password(param: CallbackParam, value: str | None) -> str | None:
             "can see with `ps`. Remove it, and set the password as docs/reference/settings.md describes."
         )
     return value
+
+
+def owner_of(path: Path) -> str:
+    """Return owner and mode of a path, for a message."""
+    try:
+        owner = path.owner()
+    except KeyError:
+        owner = f"user {path.stat().st_uid}"
+    return f"{owner} ({stat.S_IMODE(path.stat().st_mode):04o})"
 
 
 def usable_folder(param: CallbackParam, value: Path | None) -> Path | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from api.http.naming_rules import is_loopback
 from cli.data_options import LakePlace
+from cli.options import owner_of
 from clients.addresses import MAX_PORT, is_http, what_is_odd
 from eventlog.kafka.access.settings import read_access
 from eventlog.urls import URL_FORMS, parse_url, sqlite_path
@@ -279,9 +280,17 @@ def check_folder(folder: Path, option: str, what: str = "") -> None:
     place = folder.absolute()
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        why = "is not writable" if place.is_dir() else "is not a folder"
-        raise SetupError(f"cannot write to {what}{folder}: {place} {why}. Choose another {option} or change its owner.")
+    refused = f"cannot write to {what}{folder}: {place}"
+    if not place.is_dir():
+        raise SetupError(f"{refused} is not a folder. Choose another {option}, or move that file away.")
+    if os.access(place, os.W_OK | os.X_OK):
+        return
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        raise SetupError(f"{refused} is on a read-only file system. Mount it for writing, or choose another {option}.")
+    raise SetupError(
+        f"{refused} belongs to {owner_of(place)}, and this user may not write to it. "
+        f"Run this command as that user, or choose another {option}."
+    )
 
 
 def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:

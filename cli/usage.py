@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typer._click.exceptions import ClickException, MissingParameter, NoArgsIsHe
 from typer.core import TyperGroup
 
 from cli.foreign_text import HarmlessOutput, printable
+from cli.options import owner_of
 from runtime.version import PROGRAM, release
 from schemas.errors import RoutelakeError, SetupError
 
@@ -211,13 +211,8 @@ def _plain(error: UsageError) -> str:
 
 def _whose(path: Path) -> str:
     """Name the owner of a path that this user may not read."""
-    try:
-        owner = path.owner()
-    except KeyError:
-        owner = f"user {path.stat().st_uid}"
-    mode = stat.S_IMODE(path.stat().st_mode)
     readers = ", or start routelake with --data-mode 750 so that its group may read it" if path.is_dir() else ""
-    return f"{path} belongs to {owner} ({mode:04o}), and you may not read it. Run this command as that user{readers}."
+    return f"{path} belongs to {owner_of(path)}, and you may not read it. Run this command as that user{readers}."
 
 
 def _where_help_is(error: UsageError) -> str:

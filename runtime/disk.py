@@ -26,6 +26,22 @@ def at_start(error: Exception) -> type[UnavailableError | SetupError]:
     return UnavailableError if passes else SetupError
 
 
+def advice(error: OSError, option: str) -> str:
+    """Return what an operator does about a folder that cannot be written, as a sentence.
+
+    Args:
+        error: Error of the write.
+        option: Name of the option that chooses the folder.
+    """
+    do = {
+        errno.ENOSPC: "Free some space on its disk",
+        errno.EDQUOT: "Raise the disk quota of its owner",
+        errno.EIO: "Check its disk (`dmesg`)",
+        errno.EROFS: "Mount its file system for writing",
+    }.get(error.errno or 0, "Change its owner")
+    return f"{do}, or choose another {option}."
+
+
 def sync_file_system(folder: Path) -> None:
     """Bring all that was written to a folder's file system to the disk; where there is no such call, to all disks.
 

@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from runtime.children import SUPERVISED
-from runtime.disk import at_start, sync_folder
+from runtime.disk import advice, at_start, sync_folder
 from schemas.errors import SetupError
 
 log = structlog.get_logger("routelake")
@@ -56,8 +56,7 @@ def guard_data(data_dir: Path, mode: str) -> None:
         found = stat.S_IMODE(data_dir.stat().st_mode)
     except OSError as error:
         raise at_start(error)(
-            f"cannot write to the data directory {data_dir}: {error.strerror}. "
-            "Choose another --data-dir or change its owner."
+            f"cannot write to the data directory {data_dir}: {error.strerror}. {advice(error, '--data-dir')}"
         ) from error
     if found & 0o777 & ~allowed and SUPERVISED not in os.environ:
         log.warning(

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runtime.disk import at_start
+from runtime.disk import advice, at_start
 from runtime.version import PROGRAM
 from schemas.errors import SetupError, UnavailableError
 
@@ -206,11 +206,14 @@ def why_not_writable(path: Path, error: OSError | None = None) -> str:
     if path.is_dir():
         return "that is a directory. Name a file in it"
     if path.exists() and not os.access(path, os.W_OK):
-        return f"this user (uid {os.getuid()}) may not write the file"
+        return f"this user (uid {os.getuid()}) may not write the file. Run as its owner"
     if error is not None and not isinstance(error, PermissionError):
-        return f"{error.filename}: {error.strerror}"
+        return f"{error.filename}: {error.strerror}. {advice(error, '--event-log')}".removesuffix(".")
     # SQLite keeps its WAL next to the file, so the directory must be writable too.
-    return f"the directory {directory} is read-only, or this user (uid {os.getuid()}) may not write to it"
+    return (
+        f"the directory {directory} is read-only, or this user (uid {os.getuid()}) may not write to it. "
+        "Change its owner, or run as its owner"
+    )
 
 
 def _write_generation(connection: sqlite3.Connection, generation: str) -> None:

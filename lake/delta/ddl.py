@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 from lake.delta.log import LOG_FOLDER, DamagedTableError, check_commits, explain
 from lake.delta.types import arrow_schema
 from lake.store import StoreError, store_of
-from runtime.disk import at_start, write_synced
+from runtime.disk import advice, at_start, write_synced
 from runtime.version import PROGRAM
 from schemas.errors import RoutelakeError, SetupError
 from schemas.events import EVENT_LEVEL
@@ -251,6 +251,4 @@ def _keep_for(table: DeltaTable, days: int) -> None:
 
 
 def _cannot_write(lake_dir: Path, error: OSError) -> RoutelakeError:
-    return at_start(error)(
-        f"cannot write to {lake_dir}: {error.strerror}. Choose another --data-dir or change its owner."
-    )
+    return at_start(error)(f"cannot write to {lake_dir}: {error.strerror}. {advice(error, '--data-dir')}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -103,8 +104,8 @@ OPTIONS = {
         ("--lake ftp://host/lake", "a URL that begins with s3://, gs://, az:// and names a bucket"),
         ("--lake s3://", "names a bucket"),
         ("--lake az://container/lake", "Account must be specified"),
-        ("--data-dir text", "cannot write to the data directory"),
-        ("--data-dir text/data", "cannot write to the data directory"),
+        ("--data-dir text", "is not a folder. Choose another --data-dir, or move that file away."),
+        ("--data-dir text/data", "is not a folder. Choose another --data-dir, or move that file away."),
     ],
     "serve fold": [
         ("--master yarn", "--master 'yarn': expected local, spark://HOST:PORT"),
@@ -420,6 +421,20 @@ def test_a_quota_of_the_environment(
 ) -> None:
     monkeypatch.setenv("ROUTELAKE_QUOTA", "topics=5,brokers=few")
     assert "--quota 'brokers=few': expected NAME=VALUE" in refused(*words_of(command, ports))
+
+
+def test_a_data_directory_of_another_user_is_refused_with_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    said = (
+        f"cannot write to the data directory {tmp_path / 'data'}: {tmp_path} belongs to {tmp_path.owner()} (0700), and"
+    )
+    with pytest.raises(
+        SetupError, match=re.escape(said) + ".* Run this command as that user, or choose another --data-dir"
+    ):
+        preflight.check_data_dir(tmp_path / "data")
 
 
 def test_a_user_without_a_name_is_named_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:

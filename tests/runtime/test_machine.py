@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -48,15 +49,24 @@ def test_processes_that_start_at_once_do_not_disturb_each_other(tmp_path: Path) 
     assert [one.communicate(timeout=120)[1] for one in both] == [""] * 3
 
 
-@pytest.mark.parametrize(("number", "passes"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EROFS, False)])
+@pytest.mark.parametrize(
+    ("number", "passes", "advice"),
+    [
+        (errno.ENOSPC, True, "No space left on device. Free some space on its disk, or choose another --data-dir."),
+        (errno.EIO, True, "Input/output error. Check its disk"),
+        (errno.EROFS, False, "Read-only file system. Mount its file system for writing, or"),
+        (errno.EACCES, False, "Permission denied. Change its owner, or"),
+    ],
+)
 def test_a_disk_that_is_full_at_the_start_may_have_room_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, passes: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, passes: bool, advice: str
 ) -> None:
     def fails(**_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("tempfile.TemporaryFile", fails)
-    with pytest.raises(UnavailableError if passes else SetupError, match="cannot write to the data directory"):
+    message = re.escape(f"cannot write to the data directory {tmp_path}: {advice}")
+    with pytest.raises(UnavailableError if passes else SetupError, match=message):
         guard_data(tmp_path, "700")
 
 
