@@ -21,7 +21,7 @@ from schemas.route import BrokerData
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Closed; wire names in camelCase. A member that is None by default is absent rather than null."""
+    """Base of the answers. Unknown members are refused, wire names are in camelCase, and defaults are left out."""
 
 
 # --- problems ---
@@ -232,7 +232,7 @@ class HealthAnswer(Answer, frozen=True, kw_only=True):
 class Change(Answer, frozen=True, kw_only=True):
     """A row of routeChangeTable: a changed row, a command or a refusal.
 
-    Without `before` there was no row, without `after` there is none any more.
+    `before` is absent if there was no row. `after` is absent if the row was removed.
     """
 
     epoch: int

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request bodies of HTTP. Field names are RocketMQ's; the rules are stated once, here.
+"""Request bodies of HTTP. Field names are RocketMQ's. Each rule is stated once, in this module.
 
-Models are strict: no conversion, no unknown field. An absent optional field and null are the same.
+Models are strict: there is no conversion and no unknown field. An absent optional field and null are the same.
 
 Sources (5.5.0): RegisterBrokerRequestHeader, RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper, TopicConfig,
 TopicQueueMappingInfo, BrokerHeartbeatRequestHeader, UnRegisterBrokerRequestHeader.
@@ -32,7 +32,7 @@ MAX_ZONE: Final = 127
 
 
 def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
-    """A rule of `api.http.naming_rules` as a validator."""
+    """Turn a rule of `api.http.naming_rules` into a validator."""
 
     def check(text: str) -> str:
         found = problem(text)
@@ -50,7 +50,7 @@ def _kv_value_problem(text: str) -> str | None:
 
 
 def _queue_id(key: object) -> object:
-    """JSON has only text for keys; a queue id among them is written in decimal digits."""
+    """Convert a queue id from a JSON key. JSON has only text for keys, so the id is in decimal digits."""
     if isinstance(key, str) and re.fullmatch(r"0|[1-9][0-9]{0,9}", key):
         return int(key)
     raise PydanticCustomError("queue_id", "a queue id must be a whole number")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """RocketMQ's naming rules, as the HTTP API applies them.
 
-The stock NameServer validates no names at all; brokers and clients do. The HTTP API is a place where people type, so
-it refuses on the way in what a broker would refuse (TopicValidator), and bounds what RocketMQ leaves open.
+The stock NameServer validates no names, but brokers and clients do. People type into the HTTP API. So it refuses names
+that a broker would refuse (TopicValidator), and bounds what RocketMQ leaves open.
 
-Each ``*_problem`` function answers None for a good name, else a sentence for the person who sent it.
+Each ``*_problem`` function returns None for a valid name, or else a sentence for the person who sent it.
 
 Source: org.apache.rocketmq.common.topic.TopicValidator (5.5.0).
 """
@@ -96,7 +96,7 @@ def _ipv6_problem(text: str) -> str | None:
 
 def _host_problem(host: str) -> str | None:
     labels = host.split(".")
-    if labels[-1].isdigit():  # then it can only be meant as IPv4
+    if labels[-1].isdigit():  # then the sender can only mean IPv4
         try:
             ipaddress.IPv4Address(host)
         except ValueError:

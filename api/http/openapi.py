@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API description (OpenAPI): what each route says of its answers and errors, and the document of all of them.
+"""The API description (OpenAPI): answers and errors of each route, and the document of all routes.
 
-The document is FastAPI's, with the request bodies, answers and problems that it does not know of.
+FastAPI makes the document. This module adds the request bodies, answers and problems that FastAPI does not know.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = json.loads(
 """
 
 ANSWER_TYPES: Final[dict[str, type[msgspec.Struct]]] = {}
-"""The types of the answers that routes have described, by their names in the description."""
+"""Types of the answers that routes have described, by their names in the description."""
 _BODY_TYPES: Final[dict[str, type[BaseModel]]] = {}
 """Types of the request bodies that routes have described, by their names in the description."""
 
@@ -124,7 +124,7 @@ TAGS: Final = [
 
 
 def read_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
-    """Answers of a read with entity tags."""
+    """Describe the answers of a read with entity tags."""
     return {
         200: {**json_response(shape, "The answer."), "headers": _READ_HEADERS},
         304: _NOT_MODIFIED,
@@ -133,7 +133,7 @@ def read_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
 
 
 def write_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
-    """Answers of a write: what became of it, or durable only."""
+    """Describe the answers of a write: with its outcome, or only durable."""
     return {
         200: json_response(shape, "Durable, and in the live view."),
         202: json_response(
@@ -145,7 +145,7 @@ def write_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
 
 
 def json_response(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
-    """One JSON answer."""
+    """Describe one JSON answer."""
     ANSWER_TYPES[shape.__name__] = shape
     return {
         "description": description,
@@ -154,12 +154,12 @@ def json_response(shape: type[msgspec.Struct], description: str) -> dict[str, An
 
 
 def text_response(media: str, description: str) -> dict[str, Any]:
-    """One answer in a text format."""
+    """Describe one answer in a text format."""
     return {"description": description, "content": {media: {"schema": {"type": "string"}}}}
 
 
 def problem_responses(*kinds: Kind) -> Responses:
-    """Answers that are problems, each kind with an example."""
+    """Describe answers that are problems, each kind with an example."""
     found: Responses = {}
     for kind in dict.fromkeys(kinds):
         entry = found.setdefault(
@@ -179,14 +179,14 @@ def problem_responses(*kinds: Kind) -> Responses:
 
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
-    """A request body, for ``openapi_extra``."""
+    """Describe a request body, for ``openapi_extra``."""
     _BODY_TYPES[model.__name__] = model
     content = {"application/json": {"schema": {"$ref": _REFS + model.__name__}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of the application."""
+    """Return the OpenAPI 3.1 document of the application."""
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -242,7 +242,7 @@ def _is_fastapis(response: dict[str, Any] | None) -> bool:
 
 
 def _drop_titles(schemas: dict[str, Any]) -> None:
-    """Pydantic's titles of members repeat their names."""
+    """Remove Pydantic's titles of members, which repeat their names."""
     for schema in schemas.values():
         for member in schema.get("properties", {}).values():
             member.pop("title", None)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of several endpoints: names in paths and queries, numbers, the format of a list.
 
-RocketMQ's wire lets any name in, so one may hold a slash, which a path has as ``%2F``. Servers decode a path before it
-is matched, and then that slash is like any other. So it is kept apart until a name is taken out of the path.
+RocketMQ's wire allows any name, so a name may contain a slash, which a path has as ``%2F``. Servers decode a path
+before it is matched. Then that slash looks like any other. So this module keeps it apart until a name is taken out of
+the path.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from schemas.codes import MAX_LONG
 
 _SLASH: Final = "\udc2f"
-"""Stands for ``%2F`` in a path that is being matched; no path that was decoded holds it."""
+"""Replacement for ``%2F`` in a path that is being matched. No decoded path contains it."""
 _ENCODED_SLASH: Final = re.compile("%2f", re.IGNORECASE)
 
 _WEIGHT: Final = re.compile(r"(0(\.[0-9]*)?|1(\.0*)?)", re.ASCII)
@@ -32,7 +33,7 @@ _LONGEST_RANGE: Final = 400
 
 
 class _Names(Convertor[str]):
-    """Anything, slashes of the path included."""
+    """Convertor of any text, with the slashes of the path."""
 
     regex = ".*"
 
@@ -54,7 +55,7 @@ register_url_convertor("name", _Name())
 
 
 def path_to_match(raw_path: bytes) -> str | None:
-    """Return the path of a request with its encoded slashes kept apart; None if it has none.
+    """Return the path of a request with its encoded slashes kept apart. None if it has none.
 
     Args:
         raw_path: Path as sent.
@@ -77,7 +78,7 @@ def check_name(problem: str | None, field: str) -> None:
 
 
 def _cluster(name: str | None) -> str | None:
-    # An empty one must not mean "all": it is what an unset shell variable leaves.
+    # An empty name must not mean "all", because an unset shell variable leaves an empty name.
     problem = None if name is None else cluster_name_problem(name)
     if problem is not None:
         raise ValueError(problem)
@@ -94,7 +95,7 @@ _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 
 
 def number(*, least: int = 0, most: int = MAX_LONG) -> tuple[BeforeValidator, WithJsonSchema]:
-    """A whole number in a query string: validator and schema."""
+    """Make the validator and schema of a whole number in a query string."""
 
     def parse(text: object) -> object:
         return parse_number(text, least=least, most=most) if isinstance(text, str) else text
@@ -103,7 +104,7 @@ def number(*, least: int = 0, most: int = MAX_LONG) -> tuple[BeforeValidator, Wi
 
 
 def seconds(most: float) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Seconds in a query string: validator and schema."""
+    """Make the validator and schema of a number of seconds in a query string."""
 
     def parse(text: object) -> object:
         if not isinstance(text, str):
@@ -116,10 +117,10 @@ def seconds(most: float) -> tuple[BeforeValidator, WithJsonSchema]:
 
 
 def parse_number(text: str, *, least: int = 0, most: int = MAX_LONG) -> int:
-    """A whole number in decimal digits.
+    """Parse a whole number in decimal digits.
 
     Raises:
-        ValueError: it is not a number, or out of range; the text says so.
+        ValueError: The text is not a number, or the number is out of range. The message says so.
     """
     if not _DIGITS.fullmatch(text) or not least <= int(text) <= most:
         raise ValueError(f"must be a whole number from {least} to {most}")
@@ -130,7 +131,7 @@ def parse_number(text: str, *, least: int = 0, most: int = MAX_LONG) -> int:
 
 
 class Format(StrEnum):
-    """Media types of a list; a request for none of them gets the first."""
+    """Media types of a list. If a request accepts none of them, it gets the first."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -138,16 +139,16 @@ class Format(StrEnum):
 
 
 def wanted_format(request: Request) -> Format:
-    """The format that the Accept headers of a request like best (RFC 9110, 12.5.1)."""
+    """Return the format that the Accept headers of a request prefer (RFC 9110, 12.5.1)."""
     ranges = ",".join(request.headers.getlist("accept")).split(",", _MOST_RANGES)
     likes = [_liking(part) for part in ranges[:_MOST_RANGES]]
     scores = {each: _score(each, likes) for each in Format}
-    best = max(Format, key=lambda each: scores[each])  # of equals, the first
+    best = max(Format, key=lambda each: scores[each])  # the first of equals
     return best if scores[best] > 0 else Format.JSON
 
 
 def _liking(part: str) -> tuple[str, float]:
-    """A media range and its weight."""
+    """Parse a media range and its weight."""
     name, *parameters = (each.strip().lower() for each in part[:_LONGEST_RANGE].split(";"))
     weight = 1.0
     for each in parameters:
@@ -158,7 +159,7 @@ def _liking(part: str) -> tuple[str, float]:
 
 
 def _score(media: Format, likes: list[tuple[str, float]]) -> float:
-    """The weight of the narrowest range that a media type is in."""
+    """Return the weight of the narrowest range that contains a media type."""
     for name in (media, f"{media.partition('/')[0]}/*", "*/*"):
         weights = [weight for liked, weight in likes if liked == name]
         if weights:

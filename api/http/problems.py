@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as RFC 9457 problem details: every refusal of the HTTP API, each kind declared once.
+"""Errors as RFC 9457 problem details: every refusal of the HTTP API, with each kind declared once.
 
-A problem has ``type``, ``title``, ``status``, ``detail``, RocketMQ's ResponseCode as ``code``, for a bad body or
-parameter ``errors`` with one entry per field, and members of its own (an offset, the oldest readable epoch). Programs
-decide by ``type`` or ``code``; ``detail`` is for people.
+A problem has ``type``, ``title``, ``status`` and ``detail``, and RocketMQ's ResponseCode as ``code``. For a bad body or
+parameter it has ``errors``, with one entry per field. Some kinds have members of their own (an offset, the oldest
+readable epoch). Programs decide by ``type`` or ``code``. ``detail`` is for people.
 
-`problem_of` maps the errors of `schemas.errors` to kinds; nothing else does.
+Only `problem_of` maps the errors of `schemas.errors` to kinds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TYPE_PREFIX: Final = "urn:routelake:problem:"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One kind of problem. ``members`` are those that an error of `schemas.errors` gives it, as its fields."""
+    """One kind of problem. ``members`` are the members that it gets from the fields of an error of `schemas.errors`."""
 
     slug: str
     status: int
@@ -53,11 +53,11 @@ class Kind:
 
     @property
     def type(self) -> str:
-        """The URI that names this kind."""
+        """URI of this kind."""
         return TYPE_PREFIX + self.slug
 
     def body(self, detail: str, **members: object) -> dict[str, Any]:
-        """The problem details object."""
+        """Return the problem details object."""
         head = {"type": self.type, "title": self.title, "status": self.status, "detail": detail, "code": self.code}
         return {**head, **members}
 
@@ -94,13 +94,13 @@ INTERNAL: Final = Kind("internal-error", 500, "Internal error", _CODES.SYSTEM_ER
 BUSY: Final = Kind("system-busy", 503, "Temporarily unavailable", _CODES.SYSTEM_BUSY, ("offset",))
 
 KINDS: Final = tuple(found for found in tuple(globals().values()) if isinstance(found, Kind))
-"""All of the above, in this order."""
+"""All kinds above, in this order."""
 
 Headers = Mapping[str, str]
 
 CHALLENGE: Final = {"www-authenticate": 'Bearer realm="routelake"'}
 RETRY: Final = {"retry-after": "1"}
-"""On every 503."""
+"""Header of every 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Problem(RoutelakeError):
 
     Args:
         kind: Kind of the problem.
-        detail: Text for a person.
+        detail: Text for people.
         errors: One entry per field that is wrong.
         headers: Headers added to the answer.
         members: Further members of the problem details object.
@@ -153,7 +153,7 @@ class Problem(RoutelakeError):
             self.members["errors"] = listed
 
     def response(self) -> Response:
-        """The answer. Text that is not valid Unicode (from hostile input) is shown escaped."""
+        """Return the answer. Text that is not valid Unicode (from hostile input) is escaped."""
         found = self.kind.body(self.detail, **self.members)
         body = json.dumps(found, ensure_ascii=True, separators=(",", ":")).encode()
         headers = {"cache-control": "no-store", **(RETRY if self.kind is BUSY else {}), **self.headers}
@@ -161,7 +161,7 @@ class Problem(RoutelakeError):
 
 
 def fields_problem(kind: Kind, errors: list[FieldError]) -> Problem:
-    """A problem about fields; its detail is the first of them."""
+    """Return a problem about fields. Its detail is the first error."""
     first = errors[0]
     named = not first.field or first.message.startswith(first.field)
     detail = first.message if named else f"{first.field}: {first.message}"
@@ -170,7 +170,7 @@ def fields_problem(kind: Kind, errors: list[FieldError]) -> Problem:
 
 
 def problem_of(error: RoutelakeError) -> Problem:
-    """The problem for any error that routelake raises on purpose."""
+    """Return the problem for an error that routelake raises on purpose."""
     if isinstance(error, Problem):
         return error
     text = str(error)
@@ -197,12 +197,12 @@ def problem_of(error: RoutelakeError) -> Problem:
 
 
 def busy(detail: str, *, offset: int | None = None) -> Problem:
-    """Try again in a second."""
+    """Return the problem that asks the client to try again in a second."""
     return Problem(BUSY, detail, members={"offset": offset})
 
 
 def rfc3339_ms(time_ms: int) -> str:
-    """Milliseconds since the epoch in the same form."""
+    """Return milliseconds since the epoch in the form of RFC 3339."""
     return rfc3339(datetime.fromtimestamp(time_ms / 1000, UTC))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admin commands on topics and brokers, and self-preservation: its state, its live switch, the end of a pause (ADR 14).
+"""Admin commands on topics and brokers, and self-preservation: its state, its live switch, and its end (ADR 14).
 
 `api.http.auth` decides on permission.
 """
@@ -62,7 +62,7 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     context = context_of(request)
     sender = context.guard.writer(request)
     check_once(request)
-    if topic not in context.gateway.live_view.view.topics:  # whatever the wire let in can be deleted
+    if topic not in context.gateway.live_view.view.topics:  # any name that is there can be deleted
         check_name(topic_problem(topic), "topic")
     event = DeleteTopic(actor=sender.actor, topic=topic, cluster_name=query.cluster)
     receipt = await context.gateway.propose(event, sender)
@@ -102,7 +102,7 @@ async def _change_write_perm(
 ) -> Response:
     context = context_of(request)
     sender = context.guard.writer(request)
-    if broker_name not in context.gateway.live_view.view.groups:  # else what the wire let in can be changed
+    if broker_name not in context.gateway.live_view.view.groups:  # any name that is there can be changed
         check_name(broker_name_problem(broker_name), "brokerName")
     receipt = await context.gateway.propose(kind(actor=sender.actor, broker_name=broker_name), sender)
     result = None if receipt.outcome is None else receipt.outcome.result

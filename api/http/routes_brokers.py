@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brokers and clusters: the ingest endpoint, which is what a broker tells a NameServer, and what the view shows."""
+"""Endpoints for brokers and clusters: registration, heartbeat and unregistration, and reads of the view."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ router = APIRouter(prefix="/v1")
 _encode = msgspec.json.Encoder().encode
 
 _OFF_LOOP_GROUPS: Final = 500
-"""From here on an answer about all groups takes some 10 ms."""
+"""With more groups, an answer about all groups takes some 10 ms."""
 
 
 class BrokersQuery(PastQuery):
@@ -193,7 +193,7 @@ async def get_broker(
     if query.past is None:
         topic_count = await context_of(request).topic_counts.get(view, broker_name)
     else:
-        topic_count = len(view.topics)  # the view has those of this group alone
+        topic_count = len(view.topics)  # the view has only the topics of this group
     found = BrokerAnswer(
         **msgspec.structs.asdict(broker_data(view.groups[broker_name])),
         topic_count=topic_count,
@@ -203,7 +203,7 @@ async def get_broker(
 
 
 async def _in_a_thread_if_large(view: RouteView, encode: Callable[[], bytes]) -> bytes:
-    """An answer about all groups."""
+    """Encode an answer about all groups."""
     return await asyncio.to_thread(encode) if len(view.groups) > _OFF_LOOP_GROUPS else encode()
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/console: its files, which anybody may have, the list of routelakes, which is a read, and sessions.
+"""/console: its files, which everybody may read, the list of routelakes, which is a read, and sessions.
 
-The files are read once. The policy that they go out with lets a page load scripts, styles and data from its own origin
-and from nowhere else, write no HTML from text (Trusted Types without a policy), and be shown in no frame. Nothing in it
-is unsafe-*. (ADR 16)
+The files are read once. They are sent with a policy. It lets a page load scripts, styles and data only from its own
+origin, write no HTML from text (Trusted Types without a policy), and be shown in no frame. Nothing in the policy is
+unsafe-*. (ADR 16)
 
-The files hold no data. What the console shows it asks of the HTTP API, as whoever sits before it: so what protects
-reads and writes there protects them here.
+The files hold no data. The console gets its data from the HTTP API, with the permissions of its user. So the checks of
+reads and writes there protect the console, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from runtime.version import PROGRAM
 _CONSOLE: Final = pathlib.Path(__file__).parent.parent / "console"
 STATIC_DIR: Final = _CONSOLE / "static"
 VENDOR_DIR: Final = _CONSOLE / "vendor"
-"""Unchanged libraries of others, with their licences (`VENDOR_DIR / "README.md"`)."""
+"""Folder with unchanged third-party libraries and their licences (`VENDOR_DIR / "README.md"`)."""
 INDEX: Final = "index.html"
 SITES: Final = "sites.json"
 
@@ -71,11 +71,11 @@ _MEDIA: Final = {
 router = APIRouter(include_in_schema=False)
 
 _MOST_SESSION_BYTES: Final = 32 * 1024
-"""Maximum size of a body that begins a session: a token, no more."""
+"""Maximum size of a body that begins a session, in bytes. It has only a token."""
 
 
 class StaticFile(NamedTuple):
-    """A file as it goes out. ``digest`` is of its body, for ETags."""
+    """A file as it is sent. ``digest`` is the digest of its body, for ETags."""
 
     body: bytes
     media: str
@@ -83,11 +83,11 @@ class StaticFile(NamedTuple):
 
 
 def read_files(folder: pathlib.Path = STATIC_DIR) -> dict[str, StaticFile]:
-    """The files of a folder by their names; not licences and notes.
+    """Read the files of a folder, except licences and notes, and return them by their names.
 
     Raises:
-        KeyError: a file is of no known kind.
-        OSError: one cannot be read.
+        KeyError: A file has an unknown suffix.
+        OSError: A file cannot be read.
     """
     found = {}
     for path in sorted(folder.iterdir()):
@@ -103,19 +103,19 @@ _FILES: Final = read_files() | read_files(VENDOR_DIR)
 
 @router.get("/console")
 async def console() -> Response:
-    """Redirect to the page; relative, so that a proxy may put a path before it."""
+    """Redirect to the page. The link is relative, because a proxy may put a path before it."""
     return Response(status_code=307, headers={"location": "console/", "cache-control": "no-store"})
 
 
 @router.get("/console/")
 async def console_page(request: Request) -> Response:
-    """The one page; which of its views is shown stands behind the address's #."""
+    """Return the one page. The part of the address after # selects its view."""
     return _answer(request, _FILES[INDEX])
 
 
 @router.get(f"/console/{SITES}")
 async def console_sites(request: Request) -> Response:
-    """Name and address of the routelakes that the console offers."""
+    """Return name and address of the routelakes that the console offers."""
     context = context_of(request)
     context.guard.reader(request)
     sites = [{"name": site.name, "url": site.url} for site in context.settings.console_sites]
@@ -130,7 +130,7 @@ async def session(request: Request) -> Response:
 
 @router.post(SESSION_PATH)
 async def begin_session(request: Request) -> Response:
-    """A session for whoever gives a token that is somebody's: ``{"token": ...}``."""
+    """Begin a session for the user of the token in the body, ``{"token": ...}``."""
     context = context_of(request)
     token, _ = await read_body(request, context, SessionBody, lambda body: body.token, max_bytes=_MOST_SESSION_BYTES)
     scope = dict(request.scope)
@@ -147,14 +147,14 @@ async def begin_session(request: Request) -> Response:
 
 @router.delete(SESSION_PATH)
 async def end_session(request: Request) -> Response:
-    """The end of it, if there is one."""
+    """End the session, if there is one."""
     cookie = context_of(request).sessions.end(request.scope)
     return Response(status_code=204, headers={"set-cookie": cookie, "cache-control": "no-store"})
 
 
 @router.get("/console/{file}")
 async def console_file(request: Request, file: Annotated[str, Path()]) -> Response:
-    """A module, a style sheet."""
+    """Return a module or a style sheet."""
     found = _FILES.get(file)
     if found is None:
         raise Problem(NO_SUCH_ENDPOINT, f"the console has no file {file!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/openapi.json, and /docs: the API description as one plain page, without assets from anywhere else."""
+"""/openapi.json, and /docs: the API description as one plain page, without files from other sites."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ details>div{margin:0 0 1rem 1.2rem}
 
 @router.get("/openapi.json")
 async def openapi_json(request: Request) -> Response:
-    """The document."""
+    """Return the document."""
     context_of(request).guard.reader(request)
     return Response(request.app.openapi_json, 200, {"cache-control": "no-cache"}, JSON)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
-    """The page."""
+    """Return the page."""
     context_of(request).guard.reader(request)
     return Response(request.app.docs_page, 200, _HEADERS, _HTML)
 
 
 @router.get("/")
 async def root() -> Response:
-    """Redirect to the documentation; relative, so that a proxy may put a path before it."""
+    """Redirect to the documentation. The link is relative, because a proxy may put a path before it."""
     return Response(status_code=307, headers={"location": "docs", "cache-control": "no-store"})
 
 
 def page(document: dict[str, Any]) -> str:
-    """An OpenAPI document as HTML."""
+    """Return an OpenAPI document as HTML."""
     info = document["info"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
@@ -123,7 +123,7 @@ def _prose(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """The little markdown that descriptions use: code and bold."""
+    """Render the markdown that descriptions use: code and bold."""
     parts = escape(text).split("`")
     text = "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
     parts = text.split("**")

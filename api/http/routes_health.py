@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health and metrics: the process is alive, the gateway is ready, the fold works.
 
-Two questions that a load balancer must not confuse. *Does this gateway answer routes?* It does from its first view on,
-whatever dies behind it: without a fold, with a log that refuses appends, with one that cannot be read. These problems
-strike all gateways of a lake at once: if a load balancer removes all of them, that is an outage. Only a problem of this
-gateway alone makes it unready: it holds its routes back, or its routes stand still while the tables go on.
-*Is everything healthy?* is for alarms, and for programs that need all of it at their start.
+A load balancer must not confuse two questions.
+
+*Does this gateway answer routes?* It does from its first view on, even without a fold, with a log that refuses appends,
+or with a log that cannot be read. These problems affect all gateways of a lake at once: if a load balancer removes all
+of them, that is an outage. Only a problem of this gateway alone makes it unready. Either it holds its routes back, or
+its routes stand still while the tables move on.
+
+*Is everything healthy?* This is for alarms, and for programs that need all of it at their start.
 """
 
 from __future__ import annotations
@@ -29,21 +32,21 @@ from api.settings.gateway import Reads
 from runtime.version import release
 
 _MAX_EPOCHS_BEHIND: Final = 50
-"""A view further behind the fold than this is not fresh."""
+"""A view that is more epochs behind the fold than this is not fresh."""
 
 _AHEAD_S: Final = 30.0
-"""Clocks of two machines may differ by so much."""
+"""Accepted difference between the clocks of two machines, in seconds."""
 
 
 def service_problem(gateway: Gateway) -> str | None:
-    """Return why no traffic should go to this gateway; None while it answers routes."""
+    """Return why no traffic should go to this gateway. None while it answers routes."""
     if not gateway.is_ready_for_service:
         return "routes are held back until brokers had time to register (needWaitForService)"
     return _lag_problem(gateway)
 
 
 def view_problem(gateway: Gateway) -> str | None:
-    """Return why the view is not reliable; None if it is, or if the lake is empty."""
+    """Return why the view is not reliable. None if it is, or if the lake is empty."""
     if gateway.replica.failing:
         return "cannot read the event log, so the routes are not updated: see the gateway's log"
     if gateway.follower.failing:
@@ -52,7 +55,7 @@ def view_problem(gateway: Gateway) -> str | None:
 
 
 def log_problem(gateway: Gateway) -> str | None:
-    """Return why no write is possible; None if writes are possible."""
+    """Return why no write is possible. None if writes are possible."""
     if gateway.clock_problem is not None:
         return gateway.clock_problem
     if gateway.log_failing:
@@ -79,7 +82,7 @@ def _lag_problem(gateway: Gateway) -> str | None:
 
 
 def routes_age_s(gateway: Gateway) -> float | None:
-    """Return the age of the routes that are answered, in seconds; None without routes.
+    """Return the age of the routes that are answered, in seconds. None without routes.
 
     Answers do not include events that came to the log since then.
 
@@ -90,7 +93,7 @@ def routes_age_s(gateway: Gateway) -> float | None:
     fold = gateway.fold.status
     is_committed = gateway.settings.reads is Reads.COMMITTED or gateway.replica.fallback_reason is not None
     if is_committed and fold is not None and gateway.committed.view.epoch >= fold.epoch:
-        ages = (age_s, gateway.fold.age_s)  # a quiet stretch makes no epoch
+        ages = (age_s, gateway.fold.age_s)  # without new events there is no new epoch
         age_s = min((age for age in ages if age is not None), default=None)
     return age_s
 
@@ -105,7 +108,7 @@ def live_view_problem(replica: LiveReplica) -> str | None:
 
 
 def preservation_problem(gateway: Gateway) -> str | None:
-    """Return since when no broker expires, and how many are silent; None while brokers expire.
+    """Return since when no broker expires, and how many are silent. None while brokers expire.
 
     Args:
         gateway: Gateway to check.
@@ -120,10 +123,10 @@ def preservation_problem(gateway: Gateway) -> str | None:
 
 
 def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:
-    """Return why the fold is not reliable; None if it is.
+    """Return why the fold is not reliable. None if it is.
 
     Args:
-        gateway: Gateway that follows its status.
+        gateway: Gateway that follows the fold's status.
         stale_s: Age of the last status, in seconds, after which the fold counts as down.
     """
     status, failure = gateway.fold.status, gateway.fold.failure
@@ -287,7 +290,7 @@ async def metrics(request: Request) -> Response:
 
 
 def _check(reason: str | None, *, is_seen: bool) -> Check:
-    """A check, with its reason in one line, or where to find it."""
+    """Return a check with its reason in one line, or with the place where to find the reason."""
     if reason is None:
         return Check(ok=True)
     if not is_seen:
@@ -297,7 +300,7 @@ def _check(reason: str | None, *, is_seen: bool) -> Check:
 
 
 def _is_strict(request: Request, text: str | None) -> bool:
-    """``?strict`` and ``?strict=true``; ``?strict=false`` is as nothing. Raises Problem for what is neither."""
+    """Return true for ``?strict`` and ``?strict=true``, false for ``?strict=false``. Other values raise Problem."""
     check_once(request)
     if text is None:
         return False
@@ -307,7 +310,7 @@ def _is_strict(request: Request, text: str | None) -> bool:
 
 
 def _stale_s(context: HttpContext) -> float:
-    """On a quiet log the fold has something to do, and to say, when a CLOCK comes."""
+    """Return the age at which the fold counts as down. On a quiet log it has work, and a new status, at each CLOCK."""
     return max(context.settings.fold_stale_s, 2 * context.gateway.settings.clock_interval_s)
 
 

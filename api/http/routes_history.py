@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History over HTTP: changes and differences, the states of a topic or broker group, epochs, also as they come."""
+"""History over HTTP: changes and differences, the states of a topic or broker group, and epochs, also as a stream."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ router = APIRouter(prefix="/v1", tags=["history"])
 
 
 class TopicChangesQuery(WindowQuery, PageQuery):
-    """Parameters of a topic's changes: two points in time, and which page."""
+    """Parameters of a topic's changes: two points in time, and the page."""
 
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
 
 
 class AllChangesQuery(TopicChangesQuery):
-    """Parameters of all changes: two points in time, which rows, by whom, and which page."""
+    """Parameters of all changes: two points in time, filters of rows and senders, and the page."""
 
     topic: str | None = Field(None, description="Only rows of this topic, and commands that name it.")
     broker_name: str | None = Field(None, alias="brokerName", description="Only this broker group.")
@@ -87,7 +87,7 @@ class AllChangesQuery(TopicChangesQuery):
     )
 
     def asked(self) -> ChangesAsked:
-        """The question."""
+        """Return the query for `list_changes` and `diff`."""
         names = AllChangesQuery.model_fields.keys() - TopicChangesQuery.model_fields.keys()
         filters = Filters(**{name: getattr(self, name) for name in names})
         return ChangesAsked(from_=self.from_, to=self.to, filters=filters)
@@ -108,7 +108,7 @@ class EpochsQuery(ReadQuery):
 
 
 def _in_formats(found: Responses) -> Responses:
-    """An answer that comes as CSV and as lines of JSON, too."""
+    """Add CSV and lines of JSON to the formats of an answer."""
     for media in (Format.CSV, Format.NDJSON):
         found[200]["content"] |= text_response(media, "")["content"]
     return found
@@ -313,7 +313,7 @@ async def _timeline(
     what: str,
     problem: Kind,
 ) -> Response:
-    """One page of the timeline of a topic or broker group; a problem where there is nothing at all."""
+    """Answer with one page of the timeline of a topic or broker group, or with a problem if it never existed."""
     window = query.window()
     found, position = await ask_history(
         request, query, "timeline", lambda history: ask(history, name, window, limit=query.limit, cursor=query.cursor)

@@ -105,7 +105,7 @@ async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Respons
     context = context_of(request)
     sender = context.guard.writer(request)
     if is_reserved(namespace) or key not in context.gateway.live_view.view.kv.get(namespace, ()):
-        # ... otherwise whatever the wire let in can be deleted.
+        # An entry that is there can be deleted, whatever its name.
         check_name(_namespace_problem(namespace), "namespace")
         check_name(_name_problem(key), "key")
     event = DeleteKvConfig(actor=sender.actor, namespace=namespace, key=key)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NameServer itself over HTTP: its configuration, and RocketMQ's address server.
 
-Clients without addresses, and brokers with fetchNamesrvAddrByAddressServer, ask
-``http://DOMAIN:8080/rocketmq/nsaddr`` every two minutes, or ``nsaddr-UNIT?nofix=1`` where they have a unitName.
+Clients without addresses, and brokers with fetchNamesrvAddrByAddressServer, request
+``http://DOMAIN:8080/rocketmq/nsaddr`` every two minutes. With a unitName they request ``nsaddr-UNIT?nofix=1``.
 Source: org.apache.rocketmq.common.namesrv.DefaultTopAddressing, MixAll.getWSAddr.
 """
 
@@ -80,5 +80,5 @@ async def name_servers(request: Request) -> Response:
 
 @router.get("/rocketmq/nsaddr-{unit_name}", include_in_schema=False)
 async def name_servers_of_unit(request: Request, unit_name: str) -> Response:
-    """The same for every unitName: units of clients share NameServers."""
+    """Return the same addresses for every unitName, because units of clients share NameServers."""
     return await name_servers(request)

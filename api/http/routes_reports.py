@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about a window of event time: reports, and the activity and lifelines of the console's charts."""
+"""Queries about a window of event time: reports, and the activity and lifelines of the console's charts."""
 
 from __future__ import annotations
 

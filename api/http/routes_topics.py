@@ -56,7 +56,7 @@ router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
 MAX_PAGE: Final = 10_000
 CROWDED: Final = {"retry-after": "5"}
-"""Headers of a long poll that had to be answered early. A client that asks again at once gains nothing."""
+"""Headers of a long poll that was answered early. A client that asks again at once gains nothing."""
 
 _EMPTY_ROUTE: Final = encode_topic_route(
     TopicRouteData(broker_datas=[], filter_server_table={}, queue_datas=[]), numeric_keys=False
@@ -109,7 +109,7 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()]) 
     topics: Sequence[str]
     view: RouteView
     if query.past is None:
-        view, position = reading.view, reading.position  # of one moment: sorting may take a while
+        view, position = reading.view, reading.position  # of one point in time, because sorting may take a while
         topics = await reading.context.sorted_topics.get(view, query.cluster)
     else:
         topics, position = await ask_past(
@@ -126,9 +126,9 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()]) 
     sums = None
     if query.details == "true":
         if query.past is not None:
-            # By epoch or time as before: what was is the same whenever it is asked.
+            # A second read gives the same state, because the past does not change.
             view, position = await ask_past(request, reading.context, query.past, partial(page_at, page=page))
-        # In a thread: a page of 10,000 topics, each with queues of its own on many brokers, takes a while.
+        # In a thread, because a page of 10,000 topics with queues on many brokers takes a while.
         sums = await asyncio.to_thread(_topic_sums, view, page)
     cursor = None
     if page and first + len(page) < last:
@@ -146,9 +146,9 @@ def _from_cursor(cursor: str) -> str:
 
 
 def _topic_sums(view: RouteView, topics: Iterable[str]) -> list[TopicSums]:
-    """A row for each topic that the view has.
+    """Return a row for each topic that the view has.
 
-    Equal topics are summed once, since a view has one object for them.
+    Equal topics are summed once, because a view has one object for them.
     """
     known: dict[int, TopicSums] = {}
     found = []
@@ -259,10 +259,10 @@ async def _past_route(
 
 
 async def _until_changed(request: Request, reading: Reading, topic: str, wait_s: float) -> bool:
-    """Return when the route is another one than the client's, the time is over, or the client has gone.
+    """Wait until the route differs from the client's, the time is over, or the client has gone.
 
     Returns:
-        True where it ended early because too many wait.
+        True if the wait ended early because too many clients wait.
     """
     tags = if_none_match(request.headers.raw)
     if not tags:

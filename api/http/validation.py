@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From bytes to checked values: strict JSON, field errors with paths.
+"""Conversion of bytes to checked values: strict JSON, and field errors with paths.
 
-JSON is taken literally: a key twice, NaN, Infinity, a lone surrogate, a number too long to be one are refused. Models
-are strict (`api.http.models`): neither a string is taken for a number nor 1.0 for an integer, and an unknown field is
-an error.
+JSON is read strictly. A duplicate key, NaN, Infinity, a lone surrogate, or a number with too many digits is refused.
+Models are strict (`api.http.models`): a string is not taken for a number, 1.0 is not taken for an integer, and an
+unknown field is an error.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pydantic import BaseModel, ValidationError
 from api.http.problems import BAD_BODY, BAD_PARAMETER, BAD_REQUEST, TOO_LARGE, FieldError, Problem, fields_problem
 
 MAX_ERRORS: Final = 50
-"""More are not listed."""
+"""Maximum number of errors in an answer."""
 
 MAX_JSON_VALUES: Final = 5_000_000
-"""Keys and elements. A registration of 100,000 topics has about 1,000,000; Python needs some 100 bytes for each."""
+"""Maximum number of keys and elements. A registration of 100,000 topics has about 1,000,000, of some 100 bytes each."""
 
 _LARGE: Final = 1024 * 1024
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_%|-]+")
@@ -40,10 +40,10 @@ class _ConstantError(ValueError):
 
 
 def parse_json(data: bytes) -> object:
-    """Strict JSON.
+    """Parse strict JSON.
 
     Raises:
-        Problem: it is not; the detail says where.
+        Problem: The data is not strict JSON. The detail names the place.
     """
     if not data:
         raise Problem(BAD_REQUEST, "the body is empty; a JSON object is expected")
@@ -52,7 +52,7 @@ def parse_json(data: bytes) -> object:
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
         if b"\\u" in data:
-            msgspec.json.encode(value)  # half of a surrogate pair is no text
+            msgspec.json.encode(value)  # raises for half of a surrogate pair, which is not text
     except UnicodeEncodeError:
         raise Problem(BAD_REQUEST, "not JSON: an escape stands for half a character (a lone surrogate)") from None
     except UnicodeDecodeError as error:
@@ -71,10 +71,10 @@ def parse_json(data: bytes) -> object:
 
 
 def decode(data: bytes, model: type[_M]) -> _M:
-    """A body as a model.
+    """Decode a body into a model.
 
     Raises:
-        Problem: it is not JSON, or breaks a rule of the model; every rule that is broken is listed.
+        Problem: The body is not JSON, or breaks rules of the model. The problem lists every broken rule.
     """
     value = parse_json(data)
     try:
@@ -84,7 +84,7 @@ def decode(data: bytes, model: type[_M]) -> _M:
 
 
 def parameter_problem(errors: Sequence[Any]) -> Problem:
-    """The problem for parameters that FastAPI found wrong."""
+    """Return the problem for parameters that FastAPI found wrong."""
     found = [
         FieldError(path_of(error["loc"][1:]), "there is no such parameter" if _is_extra(error) else _message(error))
         for error in errors[:MAX_ERRORS]
@@ -97,12 +97,12 @@ def _is_extra(error: Mapping[str, Any]) -> bool:
 
 
 def field_errors(errors: Sequence[Any]) -> list[FieldError]:
-    """Pydantic's errors as field paths and sentences."""
+    """Return Pydantic's errors as field paths and sentences."""
     return [FieldError(path_of(error["loc"]), _message(error)) for error in errors[:MAX_ERRORS]]
 
 
 def path_of(loc: Sequence[str | int]) -> str:
-    """``("a", "b/c", 0, "d")`` as ``a["b/c"][0].d``; pydantic's mark for a key itself is left out."""
+    """Return ``("a", "b/c", 0, "d")`` as ``a["b/c"][0].d``. Pydantic's mark for a key itself is left out."""
     path = ""
     for part in loc:
         if part == "[key]":
@@ -162,6 +162,6 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _shown(text: str) -> str:
-    """Text of others within a message of ours: quoted, escaped, bounded."""
+    """Return foreign text for use in a message: quoted, escaped and bounded."""
     cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return json.dumps(cut)
