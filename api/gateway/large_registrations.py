@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large registrations are read in a process of their own.
+"""Reader of large registrations, in a process of its own.
 
-Ten thousand topics are work that holds the interpreter for many milliseconds; when hundreds of brokers bring them at
-once, route requests would wait for it again and again. So the gateway passes the request on and gets back what it
-needs: the event without its topics, and the payload for the log. The process starts with the first such registration,
-and ends with the gateway, however that ends: it reads from a socket of which the gateway holds the other end.
+A registration with ten thousand topics holds the interpreter for many milliseconds. If hundreds of brokers send one at
+once, route requests would wait for it again and again. So the gateway passes the request to another process. It gets
+back what it needs: the event without its topics, and the payload for the log. The process starts with the first such
+registration. It ends with the gateway in any case, because the gateway holds the other end of its socket.
 
-Reading is pure, so a process that is gone, or says nothing for long, is simply replaced.
+Reading is pure. So a process that has ended, or does not answer for long, is simply replaced.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from schemas.events import EventEncoder, RegisterBroker
 log = structlog.get_logger("routelake.gateway")
 
 LARGE_BODY_BYTES: Final = 128 * 1024
-"""Inflated, where it is compressed."""
+"""Size of a body above which a registration is large, after decompression."""
 LARGE_COMPRESSED_BYTES: Final = 8 * 1024
 """Compressed size above which the inflated size is not calculated. It is about 20 times as large."""
 
 _CPU_LIMIT_S: Final = 2.0
 """Processor time after which a registration is refused. The largest that are accepted take less than one second."""
 _LIMIT_S: Final = 60.0
-"""After so long the process is given up. Its processor may be busy otherwise."""
+"""Time after which the process is killed, in seconds. The limit is high because the machine may be busy."""
 
 
 class ReadRegistration(NamedTuple):
@@ -61,18 +61,21 @@ class ReadRegistration(NamedTuple):
 
 
 def is_large(command: RemotingCommand) -> bool:
-    """Return whether a registration is too much work for the event loop, as its size shows at once."""
+    """Return whether a registration is too large for the event loop, by the size of its body as sent."""
     size = len(command.body)
     return size > LARGE_BODY_BYTES or (size > LARGE_COMPRESSED_BYTES and bool(read_bool(command, "compressed")))
 
 
 def becomes_large(command: RemotingCommand) -> bool:
-    """Return whether a registration is large once inflated. The check costs a fraction of a millisecond."""
+    """Return whether a registration is large after decompression. The check costs a fraction of a millisecond."""
     return bool(read_bool(command, "compressed")) and inflates_beyond(command.body, LARGE_BODY_BYTES)
 
 
 class Turns:
-    """Some at a time, and address after address: who has many waits for their own. Lives on one event loop."""
+    """A bounded number of places, in which addresses take turns. Used on one event loop.
+
+    An address with many waiting requests delays only its own.
+    """
 
     def __init__(self, places: int) -> None:
         """Create the places without any waiting request.
@@ -82,11 +85,11 @@ class Turns:
         """
         self._free = places
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        """By address, the next one first."""
+        """Waiting requests by address, the next address first."""
 
     @contextlib.asynccontextmanager
     async def of(self, address: str) -> AsyncIterator[None]:
-        """Wait for a place, and have it until the block ends."""
+        """Wait for a place, and hold it until the block ends."""
         if self._free:
             self._free -= 1
         else:
@@ -116,7 +119,7 @@ class Turns:
 
 
 class LargeRegistrations:
-    """The gateway's end of the process."""
+    """The gateway's side of the process."""
 
     def __init__(self) -> None:
         self._busy = threading.Lock()
@@ -124,7 +127,7 @@ class LargeRegistrations:
         self._child: _Child | None = None
 
     def read(self, command: RemotingCommand, context: RequestContext) -> ReadRegistration | None:
-        """`to_event` of a REGISTER_BROKER, and its encoding. Blocks; one at a time.
+        """Do `to_event` for a REGISTER_BROKER, and encode the event. Blocks. Reads one registration at a time.
 
         Raises:
             RefusedError: The answer is an error.
@@ -146,14 +149,14 @@ class LargeRegistrations:
                     f"({error!r}). Check the free memory. The next registration starts it again."
                 ) from error
             except BaseException:
-                self._drop()  # or the next one would get this one's answer
+                self._drop()  # otherwise the next call would get this call's answer
                 raise
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process, also while it reads."""
         self._closed = True
         child = self._child
         if child is not None:
@@ -172,7 +175,7 @@ class LargeRegistrations:
         watchdog = threading.Timer(_LIMIT_S, process.kill)
         watchdog.start()
         try:
-            # Beside the rest: pickling would copy it.
+            # Sent separately, because pickling would copy the body.
             pipe.send((msgspec.structs.replace(command, body=b""), context))
             pipe.send_bytes(command.body)
             answer: ReadRegistration | Exception | None = pipe.recv()
@@ -181,7 +184,7 @@ class LargeRegistrations:
         return answer
 
     def _drop(self) -> int | None:
-        """Let go of the process, if there is one; returns its exit code."""
+        """Kill the process, if there is one. Return its exit code."""
         if self._child is None:
             return None
         process, pipe = self._child
@@ -204,7 +207,7 @@ def _start() -> _Child:
 def read_registration(
     encoder: EventEncoder, command: RemotingCommand, context: RequestContext
 ) -> ReadRegistration | None:
-    """`LargeRegistrations.read`, here and now. None where nothing happens.
+    """Do the work of `LargeRegistrations.read` in this process. Return None if the request changes nothing.
 
     Raises:
         RefusedError: The answer is an error.
@@ -218,7 +221,7 @@ def read_registration(
 
 
 def main() -> None:
-    """Read until the gateway is gone."""
+    """Read registrations until the gateway has ended."""
     give_back_large_blocks()
     give_way()
     with contextlib.suppress(EOFError, ConnectionError):

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""REGISTER_BROKER, for both APIs: cost and answer of a registration.
+"""REGISTER_BROKER, for both APIs: writing and answering of a registration, at the lowest cost.
 
-A broker sends its whole registration every 30 s, mostly the same bytes. In order of cost:
+A broker sends its whole registration every 30 s, mostly the same bytes. There are three cases, from cheap to expensive:
 
-1. The bytes of before, over whichever connection: neither decoded nor encoded again.
-2. Decoded, but this broker's last registration here brought the same topics.
-3. Anything else.
+1. The same bytes as before, over any connection. They are neither decoded nor encoded again.
+2. Other bytes with the same topics as this broker's last registration at this gateway. They are decoded.
+3. Any other registration.
 
-The first two are written without topics if the state machine says that they change nothing (`changes_nothing`), all
-others in full. The state machine alone cannot tell: the parts of a split registration take turns. If it needs topics
-at the registration's place on the log, the registration is written again with them. With
-deleteTopicWithBrokerRegistration it always needs them.
+In the first two cases the registration is written without topics, if the state machine says that it changes nothing
+(`changes_nothing`). All other registrations are written in full. The state machine alone cannot decide this, because
+the parts of a split registration take turns. If the state machine needs topics at the registration's place on the log,
+the registration is written again with them. With deleteTopicWithBrokerRegistration it always needs them.
 """
 
 from __future__ import annotations
@@ -46,23 +46,24 @@ from security.admission.admission import Sender
 from security.admission.quotas import GatewayQuotas
 
 _LARGE_AT_A_TIME: Final = 3
-"""Large registrations between being read and being durable: each holds its whole event."""
+"""Maximum number of large registrations between reading and durability. Each holds its whole event."""
 _OFF_LOOP_TOPICS: Final = 500
-"""From here on, encoding takes long enough to be done off the event loop."""
+"""Number of topics above which an event is encoded off the event loop."""
 
 _ONE_WAY_S: Final = 120.0
-"""A broker registers every 10 to 60 s (BrokerConfig.registerNameServerPeriod)."""
+"""Time for which one registration counts for `may_come_one_way`, in seconds. A broker registers every 10 to 60 s
+(BrokerConfig.registerNameServerPeriod)."""
 
 
 class Registered(NamedTuple):
-    """A registration that is on the log, and the answer for its broker.
+    """A registration on the log, and the answer for its broker.
 
     Attributes:
         event: The registration. It may lack its topics.
         receipt: Receipt of the write.
         master: Address of the master, for a slave.
-        order_topic_config: The namespace of that name; None if brokers are not to have it, or it was never put into.
-            A deleted key has the value None. The same object while nothing in it changes.
+        order_topic_config: Namespace of that name. None if the option is off, or if the namespace has never had a key.
+            A deleted key has the value None. While nothing in the namespace changes, it is the same object.
     """
 
     event: RegisterBroker
@@ -72,12 +73,11 @@ class Registered(NamedTuple):
 
 
 class Registrations:
-    """The registrations of one gateway's brokers. Lives on its event loop, ends with it.
+    """Registrations of one gateway's brokers. Used on its event loop, and ends with the gateway.
 
     Attributes:
-        may_come_one_way: Whether a broker has registered here lately that does not wait for the answer to the
-            registration of a new topic. Brokers before 5.0.0 do so
-            (TopicConfigManager.createTopicInSendMessageMethod).
+        may_come_one_way: Whether a broker before 5.0.0 has registered here recently. Such a broker does not wait for
+            the answer to the registration of a new topic (TopicConfigManager.createTopicInSendMessageMethod).
     """
 
     def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
@@ -88,20 +88,20 @@ class Registrations:
         self._large = LargeRegistrations()
         self._large_at_a_time = Turns(_LARGE_AT_A_TIME)
         self._joining: dict[str, Counter[tuple[str, str]]] = {}
-        """By brokerName: (clusterName, brokerAddr) of registrations under way."""
+        """(clusterName, brokerAddr) of registrations in progress, by brokerName."""
         self._reading = Turns(1)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="registration-reader")
         self._begun = 0
         """Number of requests so far, except large ones, which take seconds."""
         self._under_way: OrderedDict[int, None] = OrderedDict()
-        """Numbers of the requests under way, in their order of arrival."""
+        """Numbers of the requests in progress, in their order of arrival."""
         self._settling: deque[tuple[int, asyncio.Future[None]]] = deque()
         """Waiters for the requests up to a number, in that order."""
         self._arriving: dict[asyncio.Future[None], Callable[[], bool]] = {}
-        """Waiters for a change that a registration may show."""
+        """Waiters for a change that a registration may bring, with their conditions."""
         self.may_come_one_way = False
         self._one_way_until_s = 0.0
-        """Until when that is so, on the loop's clock."""
+        """End of `may_come_one_way`, on the loop's clock."""
         self._counting: asyncio.Task[None] | None = None
         gateway.on_stop(self._stop)
         gateway.shown.follow(self._view_moved)
@@ -111,7 +111,7 @@ class Registrations:
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def _look_at_one_way(self) -> None:
-        """Note whether registrations may come one-way, now and when that ends."""
+        """Update `may_come_one_way`, now and again when it ends."""
         loop = asyncio.get_running_loop()
         left_s = self._one_way_until_s - loop.time()
         self.may_come_one_way = left_s > 0
@@ -124,26 +124,26 @@ class Registrations:
                 _wake(future)
 
     async def settled(self, timeout_s: float) -> None:
-        """Wait until the requests that have come so far are in the live view, or have failed; large ones excepted.
+        """Wait until all earlier requests are in the live view, or have failed. Large requests are excepted.
 
         Args:
-            timeout_s: Wait no longer.
+            timeout_s: Maximum wait, in seconds.
         """
-        await asyncio.sleep(0)  # those of this turn of the loop have begun then
+        await asyncio.sleep(0)  # then the requests of this turn of the loop have begun
         if not self._under_way:
             return
         while self._settling and self._settling[0][1].done():
-            self._settling.popleft()  # has given up
+            self._settling.popleft()  # its waiter has given up
         future = asyncio.get_running_loop().create_future()
         self._settling.append((self._begun, future))
         await _wait(future, timeout_s)
 
     async def arrived(self, is_shown: Callable[[], bool], timeout_s: float) -> None:
-        """Wait for what a registration shows that may come one-way; not at all if none may (`may_come_one_way`).
+        """Wait for a change by a registration that may come one-way. Return at once if `may_come_one_way` is false.
 
         Args:
-            is_shown: Whether it has come; asked whenever the view moves.
-            timeout_s: Wait no longer.
+            is_shown: Returns whether the view has the change. Called whenever the view moves.
+            timeout_s: Maximum wait, in seconds.
         """
         loop = asyncio.get_running_loop()
         if is_shown() or not self.may_come_one_way:
@@ -159,9 +159,9 @@ class Registrations:
         """Register a broker.
 
         Args:
-            event: With its topics.
-            sender: Admitted for this request.
-            body_bytes: Size of the request's body, to be counted.
+            event: Registration with its topics.
+            sender: Sender admitted for this request.
+            body_bytes: Size of the request's body, for the metrics.
 
         Raises:
             As `Gateway.propose`.
@@ -177,13 +177,13 @@ class Registrations:
         """Register the broker that a REGISTER_BROKER request names.
 
         Args:
-            command: The request.
-            sender: Admitted for this request.
-            channel: The connection it came over.
-            let_go: Called, if the request is a large one, as soon as its body is needed no more.
+            command: Request.
+            sender: Sender admitted for this request.
+            channel: Connection of the request.
+            let_go: Callback for a large request, as soon as its body is not needed any more.
 
         Returns:
-            None if nothing happens, and the answer is the ordinary OK.
+            None if the request changes nothing, and the answer is the ordinary OK.
 
         Raises:
             RefusedError: The answer is an error.
@@ -205,7 +205,7 @@ class Registrations:
             self._one_has_ended(number)
 
     def _one_has_ended(self, number: int) -> None:
-        """Wake the waiters for that: each waiter once, however many registrations are under way."""
+        """End a request, and wake the waiters for it. Each waiter is woken once, after its last request has ended."""
         if self._under_way.pop(number, number) is not None:
             return
         oldest = next(iter(self._under_way), self._begun + 1)
@@ -243,14 +243,14 @@ class Registrations:
                 return None
             assert isinstance(decoded, RegisterBroker)
             event, receipt = decoded, await self._register(decoded, sender)
-        # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
+        # A DataVersion without timestamp takes the time of receipt, so the same bytes mean another event each time.
         self._last.keep(event, request if event.data_version.timestamp != now_ms else None)
         return self._answer(event, receipt)
 
     # --- write ---
 
     async def _register(self, event: RegisterBroker, sender: Sender) -> Receipt:
-        """Write a registration, without its topics where these are known."""
+        """Write a registration, without its topics if these are known."""
         sender = self._authorized(event, sender)
         with self._joins_group(event):
             topicless = self._without_topics(event)
@@ -266,12 +266,12 @@ class Registrations:
             return await self._gateway.result(await self._write(event, sender, payload, topics))
 
     def _authorized(self, event: RegisterBroker, sender: Sender) -> Sender:
-        """Check that a sender may register a broker, before it takes a place in the broker's group."""
+        """Check that a sender may register a broker, before the broker takes a place in its group."""
         return self._gateway.admission.authorize_event(sender, event, self._gateway.live_view.view)
 
     @contextmanager
     def _joins_group(self, event: RegisterBroker) -> Iterator[None]:
-        """Refuse one address more than a group may have, those included that are on their way."""
+        """Refuse a registration if its group is full. Registrations in progress count, too."""
         name, own = event.broker_name, (event.cluster_name, event.broker_addr)
         live = self._gateway.live_view.view.live_rows(name)
         joining = self._joining.setdefault(name, Counter())
@@ -292,9 +292,9 @@ class Registrations:
                 self._joining.pop(name, None)
 
     async def _write(self, event: RegisterBroker, sender: Sender, payload: bytes, topics: Collection[str]) -> Written:
-        """Write a registration with its topics; over a quota, write one that changes nothing as a heartbeat.
+        """Write a registration with its topics. If it exceeds a quota but changes nothing, write it as a heartbeat.
 
-        So no broker expires for what others at its address have done.
+        So no broker expires because other senders at its address have used up the quota.
         """
         try:
             return await self._gateway.write(event, sender, (routing_key(event), payload), topics)
@@ -308,11 +308,11 @@ class Registrations:
     async def _register_large(
         self, command: RemotingCommand, context: RequestContext, sender: Sender, let_go: Callable[[], None]
     ) -> tuple[RegisterBroker, Receipt] | None:
-        """`_register` of a request that is read beside the gateway: once durable, its bytes are not held any longer.
+        """Do `_register` for a request that the other process reads. Its bytes are released when it is durable.
 
         Returns:
-            The event without its topics, and what became of it. Topics that were left out, and turn out to be needed,
-            come with its next registration.
+            The event without its topics, and its receipt. If topics were left out but are needed, they come with the
+            next registration.
         """
         address, joined = address_of_peer(context.actor.peer or ""), ExitStack()
         try:
@@ -339,7 +339,7 @@ class Registrations:
     async def _read_large(
         self, command: RemotingCommand, context: RequestContext, address: str
     ) -> ReadRegistration | None:
-        """Have one read, in its address's turn. If it cannot be read, its inflated size is charged."""
+        """Read a large registration in its address's turn. If it cannot be read, its inflated size is charged."""
         quotas, actor, size = self._gateway.quotas, context.actor, len(command.body)
         quotas.reading(actor, size)
         cost, loop = 0, asyncio.get_running_loop()
@@ -356,7 +356,7 @@ class Registrations:
             quotas.reading_has_ended(actor, cost - size)
 
     def _count_groups(self) -> None:
-        """Count the rows of all groups, if a sender was refused for their number."""
+        """Count the rows of all groups, if a sender was refused because of their number."""
         if self._counting is None and self._gateway.quotas.is_count_due():
             self._counting = asyncio.create_task(self._count(self._gateway.quotas))
 
@@ -367,7 +367,7 @@ class Registrations:
             self._counting = None
 
     def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
-        """The event as it may be written if its topics are known; None if they are not."""
+        """Return the event without its topics if it may be written so. None if the topics are needed."""
         if not self._last.has_same_topics(event):
             return None
         topicless = _topicless(event)
@@ -386,7 +386,7 @@ def _topicless(event: RegisterBroker) -> RegisterBroker:
 
 
 async def _wait(future: asyncio.Future[None], timeout_s: float) -> None:
-    """Until it is done, or no longer: by a timer, which costs the same however many wait."""
+    """Wait until the future is done or the time is over. A timer costs the same for any number of waiters."""
     timer = asyncio.get_running_loop().call_later(timeout_s, _wake, future)
     try:
         await future

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache of repeated requests of brokers: registrations and heartbeats are decoded and encoded once.
 
-Both caches hold what a request meant, and live on one event loop. Whether a registration still changes nothing is for
-the state machine to say (`nameserver.view.conversions.changes_nothing`).
+Both caches hold the meaning of a request, and are used on one event loop. The state machine decides if a registration
+still changes nothing (`nameserver.view.conversions.changes_nothing`).
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from runtime.bounded import BoundedCache
 from schemas.events import Actor, BrokerHeartbeat, Channel, EventEncoder, RegisterBroker, routing_key
 
 _REGISTRATIONS_BYTES: Final = 48 * 1024 * 1024
-"""Some 20,000 brokers. The broker that has not registered for longest is forgotten, and learnt again."""
+"""Size for some 20,000 brokers. The broker with the oldest registration is forgotten first, and cached again later."""
 
 _HEARTBEATS_BYTES: Final = 32 * 1024 * 1024
-"""Some 20,000 connections. The one that was silent for longest is forgotten, and learnt again."""
+"""Size for some 20,000 connections. The one with the oldest heartbeat is forgotten first, and cached again later."""
 
 _LARGEST_BYTES: Final = 20 * 1024
-"""Maximum size of a cached request without its topics: one with thousands of mappings, or odd fields, is not kept."""
+"""Maximum size of a cached request without its topics. A request with thousands of mappings, or odd fields, is not
+cached."""
 
 _OBJECTS_BYTES: Final = 1_000
-"""Size of the event, its fields and the payload as objects, without their contents, in bytes."""
+"""Size of the event, its fields and the payload as objects without their contents, in bytes."""
 
 _Broker = tuple[str | None, str | None, str | None]
 """clusterName, brokerName, brokerAddr."""
 Request = tuple[int, dict[str, str] | None, bytes]
-"""Version and fields of the header, SHA-256 of the body. No peer can make another body with the same digest."""
+"""Version and fields of the header, and SHA-256 of the body. No peer can make another body with the same digest."""
 
 
 Event = TypeVar("Event", RegisterBroker, BrokerHeartbeat)
 
 
 class Encoded(NamedTuple, Generic[Event]):
-    """The event that a request means, and its routing key and payload on the event log."""
+    """Event of a request, and its routing key and payload on the event log."""
 
     event: Event
     key: str
@@ -47,7 +48,7 @@ class Encoded(NamedTuple, Generic[Event]):
 
 
 class _Last(NamedTuple):
-    """A broker's last registration here; ``request`` and ``repeat`` are None where keeping them would take too much."""
+    """Last registration of a broker here. ``request`` and ``repeat`` are None if they are too large to keep."""
 
     digest: str
     request: Request | None = None
@@ -55,7 +56,7 @@ class _Last(NamedTuple):
 
 
 class RegistrationCache:
-    """Cache of the registrations of one gateway's brokers. Lives on its event loop."""
+    """Cache of the registrations of one gateway's brokers. Used on its event loop."""
 
     def __init__(self) -> None:
         self._encoder = EventEncoder()
@@ -67,7 +68,7 @@ class RegistrationCache:
         return last is not None and last.digest == event.topic_config_digest
 
     def find(self, request: Request, actor: Actor, channel: Channel) -> Encoded[RegisterBroker] | None:
-        """Return the meaning of a request if its broker's last one was the same, over any connection."""
+        """Return the meaning of a request, if its broker's last one was the same, over any connection."""
         fields = request[1] or {}
         last = self._last.get((fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")))
         if last is None or last.repeat is None or last.request != request:
@@ -82,7 +83,7 @@ class RegistrationCache:
 
         Args:
             event: The registration, with or without its topics.
-            request: The request that means this event each time it comes. None: there is no such request.
+            request: Request that means this event each time it comes. None: there is no such request.
         """
         broker, digest = _broker(event), event.topic_config_digest
         last, repeat, kept = _Last(digest), None, None
@@ -107,7 +108,7 @@ def _size(broker: _Broker, digest: str) -> int:
 
 
 class Heartbeats:
-    """The last heartbeat of each connection: a broker sends the same one each second. Lives on one event loop."""
+    """Last heartbeat of each connection, because a broker sends the same one each second. Used on one event loop."""
 
     def __init__(self) -> None:
         self._encoder = EventEncoder()
@@ -116,12 +117,12 @@ class Heartbeats:
         )
 
     def find(self, connection_id: str, command: RemotingCommand) -> Encoded[BrokerHeartbeat] | None:
-        """The event of this very request; None when the last one was another."""
+        """Return the event of the same request. None if the connection's last one was different."""
         kept = self._kept.get(connection_id)
         return kept[1] if kept is not None and kept[0] == command.ext_fields else None
 
     def keep(self, connection_id: str, command: RemotingCommand, event: BrokerHeartbeat) -> Encoded[BrokerHeartbeat]:
-        """Remember what a request meant, until its connection says something else."""
+        """Keep the meaning of a request until its connection sends another one."""
         encoded = Encoded(event, routing_key(event), self._encoder.encode(event))
         size = kept_bytes(command.ext_fields, encoded.payload)
         if size is None:
@@ -131,18 +132,18 @@ class Heartbeats:
         return encoded
 
     def forget(self, connection_id: str) -> None:
-        """The connection is gone."""
+        """Forget a connection that has ended."""
         self._kept.pop(connection_id)
 
 
 def kept_bytes(fields: dict[str, str] | None, payload: bytes) -> int | None:
-    """Return the memory for a cached request and its event, in bytes; None if that is too much.
+    """Return the memory for a cached request and its event, in bytes. None if that is too much.
 
-    By real size: fields may be long, and a small payload may be a large event.
+    The real size counts, because fields may be long, and a small payload may be a large event.
 
     Args:
-        fields: Fields of its header.
-        payload: The event as the log takes it.
+        fields: Fields of the request's header.
+        payload: Event in the form of the event log.
     """
     said = sum(getsizeof(name) + getsizeof(text) for name, text in (fields or {}).items())
     said += zstandard.frame_content_size(payload[1:])
