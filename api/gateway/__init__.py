@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gateway's process: event log and live view behind both APIs."""
+"""The gateway: event log and live view behind remoting and HTTP."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status and last failure of the fold, from two files beside the tables, and a reader that follows them."""
+"""Status and last failure of the fold, from two files in the lake's directory, and a reader that follows them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from schemas.tables import FOLD_FAILURE_FILE, FOLD_HASTEN_FILE, FOLD_STATUS_FILE
 _POLL_S: Final = 0.5
 _REMOTE_POLL_S: Final = 10.0
 _FAILURE_EVERY: Final = 6
-"""Number of polls of a store between two reads of the failure. A reader looks for it when the status is old."""
+"""Polls of an object store for each read of the failure file. The failure matters only if the status is old."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldStatus:
     """Progress of the fold (its status file).
 
-    ``time_ms`` is by the fold's clock. ``look`` is the number of the look that found the status.
+    ``time_ms`` is by the fold's clock. ``look`` is the number of the poll that found the status.
     """
 
     epoch: int
@@ -38,7 +38,7 @@ class FoldStatus:
 
 @dataclass(frozen=True, slots=True)
 class FoldFailure:
-    """Last failure of the fold, in one line (its failure file); times as in `FoldStatus`."""
+    """Last failure of the fold, in one line (its failure file). Times are as in `FoldStatus`."""
 
     time_ms: int
     error: str
@@ -46,10 +46,10 @@ class FoldFailure:
 
 
 class FoldStatusReader:
-    """The two files as they were last read. Lives on one event loop."""
+    """Reader of the two files. Used on one event loop."""
 
     def __init__(self, lake: str) -> None:
-        """Nothing is read yet.
+        """Prepare, without reading.
 
         Args:
             lake: Directory or URL of the lake.
@@ -64,7 +64,7 @@ class FoldStatusReader:
     def hasten(self) -> None:
         """Ask the fold to begin the next batch without a delay (`pipelines.source.Pace`).
 
-        Does nothing if the lake is in an object store, or if this process may not write beside the tables.
+        Does nothing if the lake is in an object store, or if this process may not write into the lake's directory.
         """
         if self._is_local:
             with suppress(OSError):
@@ -72,12 +72,12 @@ class FoldStatusReader:
 
     @property
     def status(self) -> FoldStatus | None:
-        """Last status of the fold; None before the fold ever ran on this lake."""
+        """Last status of the fold. None before the fold ever ran on this lake."""
         return self._status
 
     @property
     def failure(self) -> FoldFailure | None:
-        """Last failure of the fold; None if the fold has gone on since, or never failed."""
+        """Last failure of the fold. None if the fold has continued since, or never failed."""
         failure, status = self._failure, self._status
         if failure is None or status is None:
             return failure
@@ -86,16 +86,16 @@ class FoldStatusReader:
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since the fold was heard of, whatever its clock says; None if it never was."""
+        """Seconds since the last status of the fold arrived, independent of the fold's clock. None without a status."""
         return self._status_came.age_s
 
     @property
     def failure_age_s(self) -> float | None:
-        """Seconds since its failure came to be known; None if there was none."""
+        """Seconds since the last failure arrived. None without a failure."""
         return self._failure_came.age_s
 
     async def follow(self, moved: Callable[[], None]) -> None:
-        """Read them again and again; call back when there is a new status."""
+        """Poll the files for ever. Call back at each new status."""
         for number in count():
             if (found := await self._news(self._status_file)) is not None:
                 with suppress(KeyError, TypeError):
@@ -115,7 +115,7 @@ class FoldStatusReader:
 
 
 class _Report:
-    """A file beside the tables, or the object of that name."""
+    """A file in the lake's directory, or the object of that name."""
 
     def __init__(self, lake: str, name: str) -> None:
         self._read = Path(lake, name).read_bytes if is_local(lake) else lambda: store_of(lake).get(name)

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follower: a thread that keeps a `RouteView` at the newest epoch.
 
-Theory of operation. routeCommitTable is written last in every epoch, so its rows are the only thing that moves a view.
+Theory of operation. routeCommitTable is written last in every epoch, so only its rows move a view.
 
-1. Tail: is the next version of routeCommitTable there? (`CommitTail`; a few microseconds, every ``poll_s``.) Read its
-   rows; maintenance commits have none.
-2. Step: for the new epochs together, read the change data feed of the tables whose version moved, apply it to the view
-   aside, swap, call back with the outcomes of every epoch in between.
-3. Reload: when a step is impossible (feed vacuumed, log cleaned up, an epoch missing, hundreds of epochs behind), load
-   the whole view at the newest epoch instead.
-4. Look up: at the start, and now and then when something was added to the log that is not the next version (or the log
-   is gone), open the table as a whole and see where it stands. This also notices a lake that was replaced.
+1. Tail: check if the next version of routeCommitTable exists (`CommitTail`; a few microseconds, every ``poll_s``). Read
+   its rows. Maintenance commits have none.
+2. Step: for all new epochs together, read the change data feed of the tables with a new version. Apply it to a copy of
+   the view, swap the copy in, and call back with the outcomes of every epoch in between.
+3. Reload: if a step is impossible, load the whole view at the newest epoch instead. That is so if the feed was
+   vacuumed, the log was cleaned up, an epoch is missing, or the view is hundreds of epochs behind.
+4. Look up: open the table as a whole and find its newest epoch. This is done at the start. It is also done at intervals
+   if something was added to the log that is not the next version, or if the log is gone. This also detects a replaced
+   lake.
 
-Whatever fails, the last good view stays, the failure is counted (`Follower.errors`), and the next attempt follows.
-A lake that is not there yet, or has no epoch yet, is no failure: the view is empty until there is one.
+After any failure the last good view stays, the failure is counted (`Follower.errors`), and the next attempt follows.
+A lake that does not exist yet, or has no epoch yet, is not a failure: the view is empty until there is an epoch.
 
-The serving thread shares the interpreter lock. Arrow and deltalake work without it; building Python rows is cut into
-slices of a millisecond by `Yielder`.
+The serving thread shares the interpreter lock. Arrow and deltalake work without it. `Yielder` cuts the building of
+Python rows into slices of a millisecond.
 
 Source: hashicorp/consul agent/consul/fsm Restore (build aside, swap one reference).
 """
@@ -39,13 +40,14 @@ from schemas.route_commit import CommandOutcome, RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 POLL_S: Final = 0.15
-"""While an epoch is expected. Each is a small request."""
+"""Interval of polls while an epoch is expected, in seconds. Each poll is a small request."""
 IDLE_POLL_S: Final = 10.0
 OVERDUE_POLL_S: Final = 1.0
 OVERDUE_AFTER_S: Final = 10.0
-"""The fold writes a batch a second; where it does not, it may be down for long."""
+"""Time without an expected epoch after which it is overdue, in seconds. The fold writes a batch a second, so then it
+may be down for long."""
 HEARING_POLL_S: Final = 60.0
-"""Interval between looks while epochs are announced, in seconds: only for announcements that are lost."""
+"""Interval of polls while epochs are announced, in seconds. They only find epochs with lost announcements."""
 
 _LOOK_UP_S: Final = 5.0
 """Minimum interval between full looks at a log that changed without a next version, in seconds."""
@@ -55,7 +57,7 @@ _NO_REMOTE_LAKE_POLL_S: Final = 1.0
 _REMOTE_LOOK_UP_S: Final = 60.0
 
 _MAX_EPOCHS_PER_STEP: Final = 500
-"""Further behind than this, loading the view is cheaper than reading the feed."""
+"""Number of epochs above which it is cheaper to load the view than to read the feed."""
 
 _FIRST_OUTCOMES: Final = 50
 """Number of epochs that deliver their outcomes with the first view. Their events may be younger than the load."""
@@ -72,14 +74,14 @@ class Follower:
         lake_dir: Directory or URI of the lake.
         on_view: Called on the follower's thread after each swap, with the new view and the outcomes of its epochs.
         poll_s: Interval between looks for the next version of a local log, in seconds.
-        begin_exact: Load the newest epoch first whose deadlines are exact, and step to the others from there.
+        begin_exact: Load the newest epoch with exact deadlines first, and step to the others from there.
         on_changes: Called on the follower's thread, before each new view, with the changes that lead to it; None if
             the view is loaded as a whole.
         clock: Seconds since 1970, for `commit_age_s`.
 
     Attributes:
         view: View of the newest epoch.
-        newest_offset: Offset up to which the tables were complete when they were last opened as a whole.
+        newest_offset: Offset up to which the tables were complete at the last look up.
         failing: True from a failure to the next success.
         errors: Number of all failures.
         last_error: Text of the last failure.
@@ -98,7 +100,7 @@ class Follower:
         on_changes: Callable[[Changes | None], None] = lambda changes: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Nothing is opened before `start`."""
+        """Prepare, and open nothing before `start`."""
         self._lake_dir = str(lake_dir)
         self._on_view = on_view
         self._begin_exact = begin_exact
@@ -112,7 +114,7 @@ class Follower:
         self.view = RouteView.empty()
         self._tail = CommitTail(self._lake_dir)
         self._logs = state_logs(self._lake_dir)
-        self._connected = False  # whether the next epoch continues the view: same lake, none missed
+        self._connected = False  # whether the next epoch continues the view, in the same lake and without a gap
         self._has_lake = False
         self._next_look_up = 0.0
         self.newest_offset = -1
@@ -126,26 +128,26 @@ class Follower:
 
     @property
     def commit_age_s(self) -> float | None:
-        """Seconds since the shown epoch was written; None before the first."""
+        """Seconds since the shown epoch was written. None before the first."""
         commit = self.view.commit
         return max(0.0, self._clock() - commit.commit_time.timestamp()) if commit.epoch else None
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start the thread."""
         self._thread = critical_thread(self._run, "view-follower")
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop following; the view stays."""
+        """Stop following. The view stays."""
         self._is_stopped = True
         self._woken.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    # What a store is asked, `StorePace` says; of a local lake none of it is needed. Callable from any thread.
+    # `StorePace` decides when to poll a store. A local lake needs none of these methods. Callable from any thread.
 
     def expect(self, offset: int) -> None:
-        """An epoch is to come that shows the log up to an offset."""
+        """Expect an epoch that shows the log up to an offset."""
         if self._pace is not None:
             self._pace.expect(offset, self.view.log_offset, time.monotonic())
 
@@ -156,19 +158,19 @@ class Follower:
             self._woken.set()
 
     def announced(self, version: int, /) -> None:
-        """The store has a version of routeCommitTable: look at once, unless it has been read."""
+        """Look at once because the store has a version of routeCommitTable, unless that version has been read."""
         if self._pace is not None and version > (-1 if self._tail.version is None else self._tail.version):
             self._pace.announced()
             self._woken.set()
 
     def poll(self) -> bool:
-        """One round: what the thread does every ``poll_s``.
+        """Do one round, as the thread does every ``poll_s``.
 
         Returns:
             Whether the view moved.
 
         Raises:
-            Exception: Anything; the view is as it was.
+            Exception: Any error. The view has not changed.
         """
         try:
             found = self._new_commits()
@@ -177,7 +179,7 @@ class Follower:
             began = time.perf_counter()
             self._advance(found)
         except BaseException:
-            self._tail.close()  # what was found is lost: look at the table as a whole next time
+            self._tail.close()  # the epochs that were found are lost, so the next poll opens the table as a whole
             raise
         self.last_step_s = time.perf_counter() - began
         return True
@@ -196,7 +198,7 @@ class Follower:
                 pace.look(time.monotonic())
             try:
                 moved = self.poll()
-            except BaseException as error:  # deltalake's panics are no Exception; nothing may end this thread
+            except BaseException as error:  # also deltalake's panics: no error may end this thread
                 self._failed(error)
                 wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
                 moved = True
@@ -209,12 +211,12 @@ class Follower:
     def _failed(self, error: BaseException) -> None:
         self.last_error = f"{type(error).__name__}: {one_line(error)}"
         self.failing = True
-        self.errors += 1  # last: whoever sees the count sees the rest
+        self.errors += 1  # last, so that a reader that sees the count sees the rest
 
     # --- where routeCommitTable stands ---
 
     def _new_commits(self) -> list[RouteCommit]:
-        """The epochs that came after those last found."""
+        """Return the epochs after the last ones that were found."""
         found = self._tail.read(_MAX_EPOCHS_PER_STEP)
         if found is None:
             return self._look_up()
@@ -227,7 +229,7 @@ class Follower:
         return found
 
     def _look_up(self) -> list[RouteCommit]:
-        """Open routeCommitTable as a whole: the epochs not shown yet, and its version to go on from."""
+        """Open routeCommitTable as a whole. Return the epochs that are not shown yet."""
         opened = self._tail.open()
         self._has_lake = opened is not None
         if opened is None:
@@ -242,13 +244,13 @@ class Follower:
         self._connected = False
         if newest is not None and newest.epoch >= shown.epoch > 0:
             found = commits_between(self._lake_dir, files, first=shown.epoch)
-            # The row of the epoch that is shown, to the letter: else this is another lake, or another past.
+            # The row of the shown epoch must be equal in all fields. Otherwise this is another lake, or another past.
             self._connected = found[0] == shown
             found = found[1:]
         if newest is not None and not self._connected:
             exact = last_exact_commit(self._lake_dir, files) if self._begin_exact and not shown.epoch else None
             if exact is not None:
-                self._tail.close()  # the next look finds what came after it
+                self._tail.close()  # the next poll finds the later epochs
                 return [exact]
             found = commits_between(self._lake_dir, files, first=newest.epoch - _FIRST_OUTCOMES)
         return found
@@ -256,14 +258,14 @@ class Follower:
     # --- from view to view ---
 
     def _advance(self, found: list[RouteCommit]) -> None:
-        """Bring the view to the last of these epochs, swap it in, call back."""
+        """Bring the view to the last of these epochs, swap it in, and call back."""
         newest = found[-1]
         view: RouteView | None = None
         if self._connected and found[0].epoch == self.view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
             try:
                 view = self._step(self.view, newest)
                 self.steps += 1
-            except BaseException as error:  # the feed is gone or cannot be read: do without it
+            except BaseException as error:  # the feed is gone or cannot be read, so reload
                 self._failed(error)
         if view is None:
             self._on_changes(None)
@@ -272,7 +274,7 @@ class Follower:
         self.view, self._connected = view, True
         try:
             self._on_view(view, [outcome for commit in found for outcome in commit.outcomes])
-        except Exception as error:  # a caller's fault must not make the follower read the epoch again
+        except Exception as error:  # a defect of the caller must not make the follower read the epoch again
             self._failed(error)
 
     def _step(self, view: RouteView, newest: RouteCommit) -> RouteView:
@@ -283,12 +285,12 @@ class Follower:
 
 
 class StorePace:
-    """Times at which one follower looks into an object store for the next epoch: each look is a request.
+    """Times at which one follower polls an object store for the next epoch. Each poll is a request.
 
-    Epochs are reported from any thread, and one thread asks.
+    Any thread may report epochs, and one thread polls.
 
-    An epoch is *expected* where the live view shows more than the tables. Where epochs are *announced*
-    (`lake.announce`) nothing but an announcement is waited for, though one that does not come may be lost.
+    An epoch is *expected* while the live view shows more than the tables. If epochs are *announced* (`lake.announce`),
+    the follower waits for the announcement. But an announcement may be lost, so it also polls at long intervals.
     """
 
     def __init__(self) -> None:
@@ -298,21 +300,21 @@ class StorePace:
         self._expected_offset, self._expected_since_s = -1, 0.0
 
     def expect(self, offset: int, shown_offset: int, now_s: float) -> None:
-        """An epoch is to come that shows the log up to an offset."""
+        """Expect an epoch that shows the log up to an offset."""
         if shown_offset >= self._expected_offset:
             self._expected_since_s = now_s
         self._expected_offset = offset
 
     def hears(self, is_so: bool) -> None:
-        """Set whether epochs are announced from now on; there may have been some before."""
+        """Set whether epochs are announced from now on. There may have been some before."""
         self._hears, self._is_due = is_so, True
 
     def announced(self) -> None:
-        """There is an epoch."""
+        """Note that there is a new epoch."""
         self._is_due = True
 
     def is_due(self, shown_offset: int, now_s: float) -> bool:
-        """Return whether to look now."""
+        """Return whether to poll now."""
         if self._is_due:
             return True
         is_expected = shown_offset < self._expected_offset
@@ -327,9 +329,9 @@ class StorePace:
         return now_s - self._looked_s >= wait_s
 
     def look(self, now_s: float) -> None:
-        """A look begins."""
+        """Note that a poll begins."""
         self._is_due, self._looked_s = False, now_s
 
     def again(self) -> None:
-        """The last look found something, or failed: there may be more."""
+        """Poll again at once, because the last poll found something or failed."""
         self._is_due = True

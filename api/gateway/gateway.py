@@ -2,7 +2,7 @@
 """Gateway: writes to the event log and reads of the two views, for remoting and HTTP alike.
 
 A write is appended to the event log, and answered with its result in the live view. A read is answered from the live
-view, or from the committed view.
+view or the committed view.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ _OUTCOMES_S: Final = 1.0
 event asks for its outcome shortly after the view has moved."""
 
 _FALLBACK_WAIT_S: Final = 2.0
-"""In fallback mode: an epoch tells of commands, and need not come for what changes nothing."""
+"""Wait for an outcome in fallback mode, in seconds. Only an epoch brings outcomes, and an event that changes nothing
+may cause no epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """Receipt of a write.
 
-    ``offset`` is its log offset, the token a read can wait for. ``outcome`` is the result of the state machine. None:
-    the live view did not have the event in time; it is durable and will be applied.
+    ``offset`` is its log offset, the token that a read can wait for. ``outcome`` is the result of the state machine.
+    None means that the live view did not have the event in time. The event is durable and will be applied.
     """
 
     offset: int
@@ -74,17 +75,17 @@ class Receipt:
 
     @property
     def verdict(self) -> str:
-        """Applied, unchanged, rejected; accepted where nobody knows yet."""
+        """Outcome of the write: applied, unchanged or rejected; accepted while it is unknown."""
         return ACCEPTED if self.outcome is None else self.outcome.outcome
 
     @property
     def reason(self) -> str | None:
-        """Reason why the write was rejected; None if it was not."""
+        """Reason why the write was rejected. None if it was not rejected."""
         return None if self.outcome is None else self.outcome.reason
 
     @property
     def is_quarantined(self) -> bool:
-        """Return whether a rule failed on the event: quarantineTable has it, and nothing was changed."""
+        """Return whether a rule failed on the event. Then the event is in quarantineTable and has changed nothing."""
         return self.reason == QUARANTINED
 
 
@@ -103,13 +104,13 @@ class Written(NamedTuple):
 
 
 class Gateway:
-    """Writes to the log, reads from a view. Lives on one event loop; `start` and `stop` run there.
+    """Writes to the event log and reads from the views. Used on one event loop, also for `start` and `stop`.
 
     Attributes:
         live_view: The latest epoch and the events after it. In fallback mode, the latest epoch
             alone (`api.live_view.replica`).
         committed: View of the latest epoch.
-        shown: The view that answers requests that name none.
+        shown: View that answers requests that name none.
         replica: Thread that makes `live_view`.
         follower: Thread that makes `committed`.
         fold: Status and last failure of the fold.
@@ -124,13 +125,13 @@ class Gateway:
         open_reader: Callable[[], LogReader],
         admission: Admission | None = None,
     ) -> None:
-        """Prepare the gateway; open nothing before `start`.
+        """Prepare the gateway, and open nothing before `start`.
 
         Args:
             settings: Settings of the gateway.
-            log_client: Writes its events.
+            log_client: Writer of its events.
             open_reader: Opens the log for reading.
-            admission: None: the default quotas, and no accounts.
+            admission: Admission of requests and events. None: the default quotas, and no accounts.
         """
         self.settings = settings
         self.admission = admission or Admission()
@@ -159,7 +160,7 @@ class Gateway:
             on_changes=self.replica.tables_change,
         )
         self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
-        """By log offset, of the newest events."""
+        """Outcomes of the newest events by log offset."""
         self._forgetting: asyncio.TimerHandle | None = None
         self.fold = FoldStatusReader(settings.lake)
         self.preservation = SelfPreservation(
@@ -173,7 +174,7 @@ class Gateway:
         self._encoder = EventEncoder()
         """For the event loop's thread."""
         self.lineage = ""
-        """Eight digits of what the log's offsets are of (`EventLog.lineage`): tokens of another log have others."""
+        """Eight digits that identify the log (`EventLog.lineage`). Tokens of another log have other digits."""
         self.started_offset = -1
         self.started_s = time.monotonic()
 
@@ -183,8 +184,8 @@ class Gateway:
         """Load the latest epoch, apply the events after it, then open the event log for writing.
 
         Raises:
-            UnavailableError: the log cannot be used, or the tables cannot be read.
-            SetupError: neither is ours, or they do not belong together.
+            UnavailableError: The log cannot be used, or the tables cannot be read.
+            SetupError: The log or the tables are not of routelake, or they do not belong together.
         """
         self._loop = asyncio.get_running_loop()
         opened, base = await asyncio.gather(
@@ -197,7 +198,7 @@ class Gateway:
                 self.lineage = hashlib.sha256(opened.encode()).hexdigest()[:8]
             if isinstance(base, BaseException):
                 raise base
-            # In this order: another gateway may append, and the fold commit it, at any moment.
+            # In this order, because another gateway may append, and the fold may commit, at any time.
             folded_offset = self.follower.newest_offset
             check_end(await self._log_client.end(), folded_offset)
             view = await asyncio.to_thread(self.replica.begin, base)
@@ -215,7 +216,7 @@ class Gateway:
         self.preservation.start()
 
     async def stop(self) -> None:
-        """Write what is queued and stop following."""
+        """Write what is queued, and stop following."""
         if self._fold_task is not None:
             self._fold_task.cancel()
         self.preservation.stop()
@@ -227,16 +228,16 @@ class Gateway:
             await asyncio.to_thread(end)
 
     def on_stop(self, end: Callable[[], None]) -> None:
-        """Call back at the end of `stop`, in some thread."""
+        """Call back at the end of `stop`, in a thread of its own."""
         self._endings.append(end)
 
     @property
     def view(self) -> RouteView:
-        """The view that answers where a request does not say."""
+        """View that answers requests that name none."""
         return self.shown.view
 
     def reads(self, chosen: Reads) -> WatchedView:
-        """The view that a request asks for."""
+        """Return the view that a request asks for."""
         return self.live_view if chosen is Reads.LIVE else self.committed
 
     @property
@@ -251,7 +252,7 @@ class Gateway:
 
     @property
     def clock_problem(self) -> str | None:
-        """Reason why event times are refused; None while this machine's clock is trusted."""
+        """Reason why event times are refused. None while this machine's clock is trusted."""
         return self._writer.clock_problem
 
     # --- settings ---
@@ -260,13 +261,13 @@ class Gateway:
     def is_ready_for_service(self) -> bool:
         """Return whether routes are answered (NamesrvConfig.needWaitForService, waitSecondsForService).
 
-        A NameServer that starts knows nothing and may be told to wait for the brokers' registrations. A gateway waits
-        only if the lake holds no broker when it starts; otherwise the routes are there.
+        A NameServer starts without routes, and an operator may configure it to wait for registrations. A gateway waits
+        only if the lake has no broker at the start. Otherwise it has the routes already.
         """
         return not self._gate_opens_s or time.monotonic() >= self._gate_opens_s
 
     def follow_settings(self, apply: Callable[[GatewaySettings], None]) -> None:
-        """Call back with the settings: now, and whenever UPDATE_NAMESRV_CONFIG changed one."""
+        """Call back with the settings now, and after each change by UPDATE_NAMESRV_CONFIG."""
         self._followers.append(apply)
         apply(self.settings)
 
@@ -278,7 +279,7 @@ class Gateway:
     # --- writes ---
 
     async def offload(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do long work off the event loop. One at a time: more threads would only take the processor from the loop."""
+        """Do long work off the event loop, one call at a time. More threads would only take the processor from it."""
         return await asyncio.get_running_loop().run_in_executor(self._offload, partial(work, *args, **kwargs))
 
     async def propose(
@@ -290,16 +291,16 @@ class Gateway:
         """Admit an event, write it, and wait for its result. A heartbeat has its result when it is durable.
 
         Args:
-            event: A registration without topics may be rejected because the state machine needs them.
-            sender: Admitted for this request. None: the event is the gateway's own.
+            event: Event. A registration without topics may be rejected because the state machine needs them.
+            sender: Sender admitted for this request. None: the event is the gateway's own.
             encoded: The event's routing key and payload, if they are known.
 
         Raises:
-            AccessDeniedError: not accepted: the sender's account is bound to other brokers.
-            QuotaError: not accepted: too much of something.
-            UnavailableError: not accepted.
-            InDoubtError: accepted or not, nobody knows.
-            TooLargeError: too large for the event log.
+            AccessDeniedError: Not accepted. The sender's account is bound to other brokers.
+            QuotaError: Not accepted. A quota is used up.
+            UnavailableError: Not accepted.
+            InDoubtError: It is unknown whether the event was accepted.
+            TooLargeError: The event is too large for the event log.
         """
         then = asyncio.Future.set_result if isinstance(event, BrokerHeartbeat) else self._finish_when_shown
         return self._receipt(await self.write(event, sender, encoded, then=then))
@@ -312,7 +313,7 @@ class Gateway:
         topics: Collection[str] | None = None,
         then: Then = asyncio.Future.set_result,
     ) -> Written:
-        """Admit an event and write it; return when it is durable. The charge is refunded if nothing is written.
+        """Admit an event and write it. Return when it is durable. The charge is refunded if nothing is written.
 
         Args:
             event: As in `propose`.
@@ -333,12 +334,12 @@ class Gateway:
             return Written(event, await self.append_encoded(key, payload, then), charge)
         except InDoubtError:
             raise
-        except Exception:  # a cancelled append goes on
+        except Exception:  # not CancelledError: a cancelled append continues
             self.quotas.refund(charge, is_written=False)
             raise
 
     async def append(self, event: AnyEvent) -> Appended:
-        """Write an event of the gateway's own; return when it is durable.
+        """Write an event of the gateway's own. Return when it is durable.
 
         Raises:
             As `propose`.
@@ -356,9 +357,9 @@ class Gateway:
             then: As in `GroupCommit.submit`.
 
         Raises:
-            UnavailableError: not accepted.
-            InDoubtError: accepted or not, nobody knows.
-            TooLargeError: too large for the event log.
+            UnavailableError: Not accepted.
+            InDoubtError: It is unknown whether the payload was accepted.
+            TooLargeError: The payload is too large for the event log.
         """
         return self._writer.submit(key, payload, then)
 
@@ -399,14 +400,14 @@ class Gateway:
     # --- the views move ---
 
     def _first_view(self) -> RouteView:
-        """Load the last committed routes before the first connection is accepted; return where the live view begins.
+        """Load the last committed routes before the first connection is accepted. Return the base of the live view.
 
-        Without them every topic would be answered as one that does not exist, so a lake that is there but cannot be
-        read keeps a gateway from starting. One that is not there yet is empty.
+        Without these routes every topic would be answered as missing. So a lake that exists but cannot be read keeps a
+        gateway from starting. A lake that does not exist yet is empty.
         """
         try:
             if not self.settings.lake_url:
-                # Once: the follower takes a commit that is missing for the end.
+                # Checked once, because the follower takes a missing commit for the end of the log.
                 check_names(self.settings.lake_dir / ROUTE_COMMIT_TABLE.name)
             self.follower.poll()
             base = self.follower.view
@@ -421,7 +422,7 @@ class Gateway:
                 f"the tables cannot be read: {error}. See what `{PROGRAM} doctor` says, or restore the lake from a "
                 "backup."
             ) from error
-        except BaseException as error:  # deltalake's panics are no Exception
+        except BaseException as error:  # deltalake's panics do not derive from Exception
             message = (
                 f"the tables in {self.settings.lake} cannot be read: {one_line(error)}. If this does not pass, see "
                 f"what `{PROGRAM} doctor` says."
@@ -438,7 +439,7 @@ class Gateway:
     def _on_live_view_thread(self, view: RouteView, offset: int, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
         if view.serial != self.live_view.view.serial:
-            self.follower.expect(view.log_offset)  # what has changed in the live view is soon in the tables
+            self.follower.expect(view.log_offset)  # the tables soon have the changes of the live view
         self._loop.call_soon_threadsafe(self._on_live_view, view, offset, outcomes)
 
     def _on_epoch(self, view: RouteView) -> None:
@@ -450,7 +451,7 @@ class Gateway:
             self.live_view.reach(self._committed_offset(self.live_view.view))
 
     def _committed_offset(self, view: RouteView) -> int:
-        """Up to where the tables hold what came of the log: quiet stretches make no epoch."""
+        """Return the offset up to which the tables have all changes. Events that change nothing make no epoch."""
         status = self.fold.status
         if status is not None and view.epoch >= status.epoch:
             return max(view.log_offset, status.log_offset)
@@ -461,7 +462,7 @@ class Gateway:
             self._forgetting = self._loop.call_later(_OUTCOMES_S, self._forget, next(reversed(self._outcomes)))
 
     def _forget(self, offset: int) -> None:
-        """Forget outcomes up to an offset, but for the newest `_OUTCOMES_KEPT`."""
+        """Forget outcomes up to an offset, except the newest `_OUTCOMES_KEPT`."""
         while len(self._outcomes) > _OUTCOMES_KEPT and next(iter(self._outcomes)) <= offset:
             self._outcomes.popitem(last=False)
         self._forgetting = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live gateways of an event log, and their addresses. Each gateway appends a CLOCK every few seconds, under its id.
 
-An id that reads ``HOST:PORT`` is taken for the address that brokers and clients reach that gateway by; ``HOST:PORT/N``
-for worker N of one (`cli.supervised.gateways`). Other ids are no addresses.
-Clients are told IP addresses: rocketmq-client-go takes nothing else.
+An id of the form ``HOST:PORT`` is the address at which brokers and clients reach that gateway. ``HOST:PORT/N`` is the
+address of worker N of a gateway (`cli.supervised.gateways`). Other ids are not addresses.
+Clients get IP addresses, because rocketmq-client-go accepts nothing else.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Final
 
 _ADDRESS: Final = re.compile(r"(?P<address>(?:\[[0-9A-Fa-f:.]+\]|[^\s:;/,\[\]]+):[0-9]{1,5})(?:/[0-9]+)?")
 _CLOCKS: Final = 3
-"""Number of CLOCK events that may be missing before a gateway counts as gone."""
+"""Number of missing CLOCK events after which a gateway counts as gone."""
 _KEEP_S: Final = 30.0
-"""Maximum time for which a name stands for the address that it was found to have, in seconds."""
+"""Time for which the address of a host name is cached, in seconds."""
 _PATIENCE_S: Final = 3.0
 _MOST_NAMES: Final = 1000
 _ELSEWHERE: Final = ("192.0.2.1", 9)
-"""An address that no host has (RFC 5737). Nothing is sent there."""
+"""Address that no host has (RFC 5737). Nothing is sent to it."""
 
 
 def address_of_id(gateway_id: str) -> str | None:
-    """The address that an id names; None if it names none."""
+    """Return the address that an id names. None if it names none."""
     found = _ADDRESS.fullmatch(gateway_id)
     return found["address"] if found else None
 
@@ -36,13 +36,13 @@ def address_of_id(gateway_id: str) -> str | None:
 def live_addresses(
     heard_ms: Mapping[str, int], own_id: str, clock_interval_s: float, own_address: str = ""
 ) -> list[str]:
-    """Addresses of the gateways that wrote lately, sorted.
+    """Return the addresses of the gateways that wrote recently, sorted.
 
     Args:
-        heard_ms: By gateway id, the time of the last event that it wrote, by the log's clock.
+        heard_ms: Time of the last event of each gateway, by gateway id, in milliseconds of the log's clock.
         own_id: Id of this gateway. It counts as alive even while the log cannot be written.
-        clock_interval_s: Time between a gateway's CLOCK events.
-        own_address: Address of this gateway; empty: its id holds the address.
+        clock_interval_s: Time between a gateway's CLOCK events, in seconds.
+        own_address: Address of this gateway. Empty: its id has the address.
     """
     since_ms = max(heard_ms.values(), default=0) - _CLOCKS * clock_interval_s * 1000
     live = {address_of_id(gateway) for gateway, time_ms in heard_ms.items() if time_ms >= since_ms}
@@ -51,7 +51,7 @@ def live_addresses(
 
 
 def resolved(host: str) -> str | None:
-    """The IP address of a host: one that other machines may reach, before a loopback one; None if it has none."""
+    """Return the IP address of a host, if possible one that other machines may reach. None if it has none."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -62,7 +62,7 @@ def resolved(host: str) -> str | None:
 
 
 def machine_address() -> str | None:
-    """The address by which this machine speaks to others; None where it has no way to any."""
+    """Return the address from which this machine reaches others. None if it has none."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(_ELSEWHERE)
@@ -72,14 +72,14 @@ def machine_address() -> str | None:
 
 
 class Resolver:
-    """Turns host names of gateways into IP addresses. Lives on an event loop."""
+    """Look-up of IP addresses for host names of gateways. Used on an event loop."""
 
     def __init__(self) -> None:
-        """Knows none."""
+        """Start with an empty cache."""
         self._known: dict[str, tuple[float, str | None]] = {}
 
     async def addresses(self, named: Iterable[str]) -> list[str]:
-        """Addresses as HOST:PORT with IP addresses for host names, sorted; a name that has none is left out."""
+        """Return addresses as HOST:PORT with IP addresses for host names, sorted. Unknown names are left out."""
         pairs = [address.rpartition(":")[::2] for address in named]
         hosts = await asyncio.gather(*(self._address(host) for host, _ in pairs))
         found = {(host, port) for host, (_, port) in zip(hosts, pairs, strict=True) if host is not None}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of a gateway for Prometheus. No label ever holds a topic, a broker or anything else that a peer chooses.
+"""Metrics of a gateway for Prometheus. No label contains a topic, a broker or another value that a peer chooses.
 
 Names are those of rocketmq-rust's NameServer where it has one (``rocketmq_namesrv_*``), so that dashboards can be
-shared; what only a lakehouse has is ``routelake_*``. Times are in seconds. Gauges are read when asked.
+shared. Metrics of the lakehouse are ``routelake_*``. Times are in seconds. Gauges are read at each scrape.
 
-Counting a request costs the serving thread under a microsecond: `RouteMeter` keeps plain numbers, which only the event
-loop writes and only a scrape reads.
+Counting a request costs the serving thread less than a microsecond. `RouteMeter` keeps plain numbers. Only the event
+loop writes them, and only a scrape reads them.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _REQUEST_NAMES: Final = {int(code): code.name for code in RequestCode}
 
 
 class RouteMeter(Collector):
-    """Latency of route answers, from request to bytes handed over. One writer: the event loop."""
+    """Latency of route answers, from the request to the write to the socket. Only the event loop writes it."""
 
     def __init__(self) -> None:
-        """Nothing counted yet."""
+        """Start at zero."""
         self._counts = [0] * (len(_FAST_BUCKETS) + 1)
         self._sum = 0.0
 
@@ -54,7 +54,7 @@ class RouteMeter(Collector):
         self._sum += seconds
 
     def collect(self) -> Iterable[Metric]:
-        """For a scrape."""
+        """Return the histogram, for a scrape."""
         buckets: list[tuple[str, float]] = []
         total = 0
         for bound, count in zip((*map(str, _FAST_BUCKETS), "+Inf"), self._counts, strict=True):
@@ -65,23 +65,23 @@ class RouteMeter(Collector):
 
 
 class Metrics:
-    """The metrics of one gateway process, in a registry of their own. Listeners count; `text` is what a scrape gets.
+    """Metrics of one gateway process, in a registry of their own. Listeners count. `text` is the answer to a scrape.
 
     Attributes:
-        requests: By listener (http, remoting), request and response code. For remoting the request is the RequestCode's
-            name; for HTTP the operation's. Codes are RocketMQ's.
+        requests: Requests by listener (http, remoting), request and response code. For remoting the request is the name
+            of the RequestCode, for HTTP the name of the operation. Codes are RocketMQ's.
         route_latency: Latency of every answered route query over HTTP.
         route_errors: Route queries answered with an error, by response code.
         registration_bytes: Size of registration bodies.
         registrations: Registrations by outcome.
-        kv_latency: Time until a KV command was durable and folded.
+        kv_latency: Time until a KV command was durable and applied.
         security: Refusals for reasons of security or protection, by reason.
-        connections: Open connections by listener; the listeners set it.
-        workers: Asks the other worker processes, where there are any.
+        connections: Open connections by listener. The listeners set it.
+        workers: Metrics of the other worker processes. None without others.
     """
 
     def __init__(self) -> None:
-        """Nothing counted yet; gauges come with `observe`."""
+        """Start at zero. `observe` adds the gauges."""
         self.registry = CollectorRegistry()
         self.workers: WorkerMetrics | None = None
         self._bring: list[Callable[[], None]] = []
@@ -135,11 +135,11 @@ class Metrics:
         """Add the metrics of refused requests, if there are accounts. Call it once.
 
         Args:
-            mode: The operator's.
-            is_failing: Whether the file of accounts cannot be used as it is.
+            mode: Mode of authorization that the operator has set.
+            is_failing: Returns whether the current file of accounts cannot be used.
 
         Returns:
-            Refusals by mode, reason and missing role; in mode `audit`, those that would be.
+            Refusals by mode, reason and missing role. In mode `audit`, requests that `enforce` would refuse.
         """
         counter = Counter(
             "routelake_auth_refused",
@@ -153,7 +153,7 @@ class Metrics:
         return counter
 
     def follow_wal(self, size_bytes: Callable[[], int]) -> None:
-        """Add the gauge that looks at the -wal of an event log in SQLite. Once."""
+        """Add the gauge for the size of the -wal of an event log in SQLite. Call it once."""
         text = "Size of the event log's -wal. It grows while a process keeps a snapshot of the log open."
         Gauge("routelake_event_log_wal_bytes", text, registry=self.registry).set_function(size_bytes)
 
@@ -162,7 +162,7 @@ class Metrics:
         self._bring.append(bring)
 
     def observe(self, gateway: Gateway) -> None:
-        """Add the gauges that look at a gateway. Once."""
+        """Add the gauges of a gateway. Call it once."""
 
         def gauge(name: str, text: str, look: Callable[[], float | None]) -> None:
             def number() -> float:
@@ -223,15 +223,15 @@ class Metrics:
             self.registry.register(_Collected(partial(collect, gateway)))
 
     def follow_tls(self, tls: Tls) -> None:
-        """Add what there is to say of a certificate. Once."""
+        """Add the metrics of the TLS certificate. Call it once."""
         self.registry.register(_Collected(partial(_certificate, tls)))
 
     def follow_quotas(self, quotas: GatewayQuotas) -> None:
-        """Add the limits, and what was refused for them. Once."""
+        """Add the limits, and the refusals because of them. Call it once."""
         self.registry.register(_Collected(partial(_quotas, quotas)))
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """Return the metrics in the exposition format."""
         for bring in self._bring:
             bring()
         return generate_latest(self.registry)
@@ -244,7 +244,7 @@ class _Collected(NamedTuple):
 
 
 def _certificate(tls: Tls) -> Iterable[Metric]:
-    """The certificate that new connections get."""
+    """Report the certificate for new connections."""
     yield CounterMetricFamily("routelake_tls_reloads", "Changed certificates that were loaded.", tls.reloads)
     yield CounterMetricFamily(
         "routelake_tls_reload_failures", "Changed certificates that could not be loaded.", tls.reload_failures
@@ -257,7 +257,7 @@ def _certificate(tls: Tls) -> Iterable[Metric]:
 
 
 def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
-    """Report a peer's limits, their usage and the refusals. The quotas are a fixed set; peers are never named."""
+    """Report the limits, their usage and the refusals. The quotas are a fixed set, and peers are not named."""
     refused = CounterMetricFamily("routelake_quota_refused", "Requests refused because of a quota.", labels=("quota",))
     limits = GaugeMetricFamily(
         "routelake_quota_limit",
@@ -292,7 +292,7 @@ def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
 
 
 def _live_view_checks(gateway: Gateway) -> Iterable[Metric]:
-    """Results of comparing live view and tables, and the versions of their rules."""
+    """Report the results of comparing live view and tables, and the versions of their rules."""
     checks = gateway.replica.checks
     epochs = CounterMetricFamily(
         "routelake_live_view_epochs", "Epochs that were or were not compared with the live view.", labels=("result",)
@@ -325,7 +325,7 @@ def _live_view_checks(gateway: Gateway) -> Iterable[Metric]:
 
 
 def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
-    """Report whether expiry pauses, and how near it is to that. Nothing while it is off and there is no pause."""
+    """Report whether expiry pauses, and how near it is to that. Nothing if it is off and there is no pause."""
     percent = gateway.settings.self_preservation_percent
     since_ms = gateway.live_view.view.commit.preserved_ms
     if not (percent or since_ms):
@@ -353,7 +353,7 @@ def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
 
 
 def _versions(gateway: Gateway) -> Iterable[Metric]:
-    """routelake_delta_version, by table: the tables are a fixed set."""
+    """Report routelake_delta_version by table. The tables are a fixed set."""
     found = Metric("routelake_delta_version", "Delta version of each table in the routes.", "gauge")
     for table, version in gateway.view.commit.versions.items():
         found.add_sample("routelake_delta_version", {"table": table}, version)
@@ -361,14 +361,14 @@ def _versions(gateway: Gateway) -> Iterable[Metric]:
 
 
 class RemotingMeter:
-    """Brings the counts of one remoting server into the metrics at each scrape. Lives on its event loop.
+    """Copies the counts of one remoting server into the metrics at each scrape. Used on its event loop.
 
-    The server counts in plain numbers that only the event loop writes: a Prometheus counter would cost a route request
+    The server counts in plain numbers that only the event loop writes. A Prometheus counter would cost a route request
     more than the rest of its handling.
     """
 
     def __init__(self, server: RemotingServer, metrics: Metrics) -> None:
-        """From now on every scrape brings them."""
+        """Copy the counts at every scrape from now on."""
         self._server = server
         self._metrics = metrics
         self._reported: collections.Counter[tuple[str, ...]] = collections.Counter()
@@ -382,7 +382,7 @@ class RemotingMeter:
             answered.update({(server.inline.code, code): count for code, count in server.answered_inline.items()})
         for (request, code), count in answered.items():
             more = self._more(count, str(request), str(code))
-            # No label may hold what a peer chooses.
+            # No label may contain a value that a peer chooses.
             metrics.requests.labels("remoting", _REQUEST_NAMES.get(request, "other"), str(code)).inc(more)
             if request == RequestCode.GET_ROUTEINFO_BY_TOPIC and code:
                 metrics.route_errors.labels(str(code)).inc(more)

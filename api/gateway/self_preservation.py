@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-preservation: once a second a gateway counts silent brokers, and begins or ends a pause of expiry (ADR 14).
+"""Self-preservation: once a second a gateway counts silent brokers, and starts or ends a pause of expiry (ADR 14).
 
 `nameserver.state_machine.preservation` has the rule. The decision is an event on the event log, which the state machine
 follows. While the setting is off and there is no pause, nothing is counted.
@@ -27,15 +27,15 @@ log = structlog.get_logger("routelake.gateway")
 
 
 class SelfPreservation:
-    """Decides on self-preservation for one gateway. Lives on its event loop.
+    """Decision on self-preservation for one gateway. Used on its event loop.
 
     Args:
-        settings: The gateway's, as they are now.
-        view: The live view. None in fallback mode: then it does not decide.
+        settings: Returns the gateway's current settings.
+        view: Returns the live view. None in fallback mode, in which nothing is decided.
         command: Writes an event, and returns when the view shows it.
 
     Attributes:
-        counted: Last count of silent brokers; None while it does not count.
+        counted: Last count of silent brokers. None while it does not count.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class SelfPreservation:
         self._seen_s = 0.0
         self._was_on = False
         self._waits = False
-        """Flag of a pause ended by command while brokers were silent: no other one before they are back, or gone."""
+        """A command has ended a pause while brokers were silent. No other pause starts until they are back or gone."""
 
     def start(self) -> None:
-        """Begin to decide once a second."""
+        """Start to decide once a second."""
         self._task = critical_task(asyncio.create_task(self._run()), "self-preservation check")
 
     def stop(self) -> None:
-        """End; a pause that is on stays on."""
+        """Stop. A pause that is on stays on."""
         if self._task is not None:
             self._task.cancel()
 
@@ -73,7 +73,7 @@ class SelfPreservation:
             await asyncio.sleep(self._settings().preservation_interval_s)
 
     async def decide(self) -> None:
-        """Look once, and write what has to be written."""
+        """Count once, and write an event if it is needed."""
         view, settings = self._view(), self._settings()
         self.counted = None
         if view is None:
@@ -93,7 +93,7 @@ class SelfPreservation:
             await self._expire([key for key in superseded(rows, now_ms) if rows[key].expire_ms < now_ms], actor)
 
     async def _expire(self, gone: list[LiveKey], actor: Actor) -> None:
-        """Expire only the given brokers: other brokers have their addresses."""
+        """Expire only the given brokers, because other brokers have their addresses."""
         for name, cluster, addr in gone:
             log.warning("broker expired: another broker has its address", broker=name, addr=addr)
             await self._command(
@@ -102,7 +102,7 @@ class SelfPreservation:
                     cluster_name=cluster,
                     broker_name=name,
                     broker_addr=addr,
-                    broker_id=MASTER_ID,  # says nothing here
+                    broker_id=MASTER_ID,  # not used here
                     if_overdue=True,
                 )
             )
@@ -118,9 +118,10 @@ class SelfPreservation:
         return None if self._waits else to_begin(switch, counted, actor)
 
     def _log_time_ms(self, view: RouteView, gap_s: float) -> int | None:
-        """The time of the log's newest event and what has passed since it was seen here.
+        """Return the time of the log's newest event, plus the time since it arrived here.
 
-        None when nothing came for as long as RESUME stands for: then this gateway is deaf, not the brokers silent.
+        None if no event has arrived for ``gap_s``, the gap of a RESUME. Then this gateway does not receive the log, and
+        the brokers are not silent.
         """
         now_s, event_ms = asyncio.get_running_loop().time(), to_ms(view.event_time)
         if event_ms != self._seen_ms:
@@ -130,7 +131,7 @@ class SelfPreservation:
 
 
 def switch_of(settings: GatewaySettings, view: RouteView) -> Switch:
-    """Return the wanted switch: by the gateway's option, or by the live setting, which takes precedence."""
+    """Return the switch. The live setting takes precedence over the gateway's option."""
     return Switch(
         settings.self_preservation_percent,
         round(settings.self_preservation_limit_s * 1000),

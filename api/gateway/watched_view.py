@@ -2,8 +2,8 @@
 """WatchedView: a view that newer ones replace, and the requests that wait for it to reach an offset of the event log.
 
 `Arrival` is the age of something that another machine has dated, measured from its arrival here on the steady clock.
-Clocks of two machines may differ by minutes, so the date itself says little. The date is used once: for what exists
-when this process starts, because its arrival is unknown.
+Clocks of two machines may differ by minutes, so the date itself says little. The date is used only for what already
+exists when this process starts, because its arrival is unknown.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Arrival:
-    """The newest thing of a kind.
+    """Arrival of the newest item of a kind.
 
     Args:
-        clock: Seconds; never goes back.
+        clock: Clock in seconds that never goes back.
         wall_clock: Seconds since 1970.
     """
 
@@ -37,7 +37,7 @@ class Arrival:
         self._came_s = 0.0
 
     def came(self, date_s: float) -> None:
-        """Take note of the newest one; the same date again is the same one."""
+        """Note the arrival of the newest item. The same date again is the same item."""
         if date_s == self._date_s:
             return
         is_first, self._date_s = self._date_s is None, date_s
@@ -45,24 +45,24 @@ class Arrival:
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since it came; None before the first."""
+        """Seconds since the item arrived. None before the first."""
         return None if self._date_s is None else self._clock() - self._came_s
 
     @property
     def now_ms(self) -> int:
-        """The time now by the clock that dates them, ms since 1970; this machine's before the first."""
+        """Time now by the clock that dates the items, in ms since 1970. This machine's time before the first item."""
         if self._date_s is None:
             return round(self._wall_clock() * 1000)
         return round((self._date_s + self._clock() - self._came_s) * 1000)
 
     @property
     def ahead_s(self) -> float | None:
-        """By how much the clock that dates them is ahead of this machine's, seconds; None before the first."""
+        """Lead of the clock that dates the items over this machine's, in seconds. None before the first."""
         return None if self._date_s is None else max(0.0, self.now_ms / 1000 - self._wall_clock())
 
 
 _PRUNE_WAITERS: Final = 1_000
-"""From here on, waiters that have given up are dropped before another is added, whenever most of them may have."""
+"""Number of waiters above which those that have given up are dropped, as soon as most of them may have."""
 
 _TICK_S: Final = 0.01
 """Resolution of the time after which waiters give up, in seconds: those of one tick share a timer."""
@@ -84,12 +84,12 @@ class _Waiter(NamedTuple):
 
 
 class WatchedView:
-    """A view that is replaced by a newer one again and again. Lives on one event loop.
+    """A view that newer ones replace. Used on one event loop.
 
     Attributes:
         view: The newest view.
         offset: Offset of the event log up to which the view shows all results.
-        event: Age of the newest event that it shows, and the log's time now.
+        event: Age of the newest event that the view shows, and the log's time now.
     """
 
     def __init__(self) -> None:
@@ -108,15 +108,15 @@ class WatchedView:
         self._serial = count()
 
     def follow(self, moved: OnMove) -> None:
-        """Call back with the view before and after, whenever more than times of heartbeats may have changed."""
+        """Call back with the view before and after each move that may change more than times of heartbeats."""
         self._followers.append(moved)
 
     def follow_epochs(self, moved: Callable[[], None]) -> None:
-        """Call back whenever the view is of a newer epoch, be it of times of heartbeats alone."""
+        """Call back whenever the view is of a newer epoch, even if only times of heartbeats have changed."""
         self._epoch_followers.append(moved)
 
     def move(self, view: RouteView, offset: int) -> None:
-        """There is a newer view, and it shows what came of the log up to an offset."""
+        """Replace the view by a newer one that shows all results of the log up to an offset."""
         previous, self.view, self.offset = self.view, view, offset
         if view.log_offset >= 0:
             self.event.came(view.event_time.timestamp())
@@ -129,7 +129,7 @@ class WatchedView:
         self.reach(offset)
 
     def reach(self, offset: int) -> None:
-        """Up to an offset the log has changed nothing that the view does not show."""
+        """Note that the view shows all changes of the log up to an offset, and wake the requests that wait for it."""
         self.offset = offset
         while self._waiters and (self._waiters[0].offset <= offset or self._waiters[0].future.done()):
             waiter = heapq.heappop(self._waiters)
@@ -138,19 +138,19 @@ class WatchedView:
                 waiter.future.set_result(waiter.shown)
 
     def end_reads(self) -> None:
-        """No read waits, now and from now on: the server stops. Whoever has written is still told what came of it."""
+        """End all waits of reads, and let none begin, because the server stops. Writers still get their outcomes."""
         self._reads_end = True
         for future in self._reads:
             if not future.done():
                 future.set_result(False)
 
     async def wait_for(self, offset: int, timeout_s: float, *, is_read: bool = False) -> bool:
-        """Wait until the view shows the event log up to an offset. False if that takes too long.
+        """Wait until the view shows the event log up to an offset. Return False if that takes too long.
 
         Args:
             offset: Offset of the event log.
             timeout_s: Maximum wait, in seconds.
-            is_read: The caller is a read, which may be repeated later or elsewhere: `end_reads` ends the wait.
+            is_read: Whether the caller is a read, which may be repeated later or elsewhere. `end_reads` ends its wait.
         """
         if self.offset >= offset:
             return True

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One `/metrics` for all worker processes of a gateway: each sample of each worker, with a label ``worker``.
 
-Workers share one port, and the kernel chooses the worker that a scrape meets. This worker asks the others, each over a
-Unix socket in a folder of their supervisor. Nothing is added up here, because a sum is right for counters, not for an
-epoch or an age. PromQL has both (``sum without (worker)``, ``max without (worker)``). A worker that does not answer in
-time is left out, and ``rocketmq_nameserver_up`` has the workers that answered.
+Workers share one port, and the kernel chooses the worker that gets a scrape. That worker asks the others, each over a
+Unix socket in a folder of their supervisor. Nothing is added up here, because a sum is right for counters, but not for
+an epoch or an age. PromQL has both (``sum without (worker)``, ``max without (worker)``). A worker that does not answer
+in time is left out, and ``rocketmq_nameserver_up`` lists the workers that answered.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from pathlib import Path
 from typing import Final
 
 _ANSWER_S: Final = 2.0
-"""A scrape waits no longer for another worker; Prometheus itself gives up after ten seconds."""
+"""Maximum wait of a scrape for another worker, in seconds. Prometheus itself gives up after ten seconds."""
 
 
 class WorkerMetrics:
-    """Metrics of this worker for the others, and theirs for the scraper of this one. Lives on one event loop.
+    """Exchange of metrics between this worker and the others. Used on one event loop.
 
     Args:
-        socket: Socket of this worker for the others. Their sockets are beside it, each named by its worker's number.
+        socket: Socket of this worker for the others. Their sockets are in the same folder, named by worker number.
             Other files there are ignored.
-        own: This worker's metrics, in the exposition format.
+        own: Returns this worker's metrics, in the exposition format.
     """
 
     def __init__(self, socket: Path, own: Callable[[], bytes]) -> None:
-        """Prepare the exchange; no worker is answered before `start`."""
+        """Prepare the exchange, and answer no worker before `start`."""
         self._socket, self._own = socket, own
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Begin to answer. Raises OSError if the socket cannot be made."""
-        self._socket.unlink(missing_ok=True)  # a crashed predecessor's
+        """Start to answer. Raises OSError if the socket cannot be made."""
+        self._socket.unlink(missing_ok=True)  # of a crashed predecessor
         self._server = await asyncio.start_unix_server(self._answer, self._socket)
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._server is not None:
             self._server.close()
             self._socket.unlink(missing_ok=True)
@@ -47,7 +47,7 @@ class WorkerMetrics:
     async def text(self) -> bytes:
         """Return the metrics of all workers that answer now."""
         others: list[Path] = []
-        with suppress(OSError):  # somebody has tidied up: this worker alone is better than nothing
+        with suppress(OSError):  # if the folder was deleted, this worker's metrics alone are better than nothing
             others = sorted(path for path in self._socket.parent.iterdir() if path.is_socket() and path != self._socket)
         found = await asyncio.gather(*map(_asked, others))
         by_worker = {self._socket.name: self._own()}
@@ -62,7 +62,7 @@ class WorkerMetrics:
 
 
 async def _asked(socket: Path) -> bytes | None:
-    """Return the metrics of one worker; None if it does not answer in time."""
+    """Return the metrics of one worker. None if it does not answer in time."""
     try:
         async with asyncio.timeout(_ANSWER_S):
             reader, writer = await asyncio.open_unix_connection(socket)
@@ -75,10 +75,10 @@ async def _asked(socket: Path) -> bytes | None:
 
 
 def merged(by_worker: Mapping[str, bytes]) -> bytes:
-    """Expositions of several processes as one: every family once, as the format wants it, with all their samples.
+    """Merge the expositions of several processes: every family once, as the format requires, with all their samples.
 
     Args:
-        by_worker: {worker: text format 0.0.4}. Its metrics have no label ``worker``.
+        by_worker: Text in format 0.0.4 by worker. Its metrics have no label ``worker``.
     """
     families: dict[bytes, tuple[list[bytes], list[bytes]]] = {}
     for worker, text in sorted(by_worker.items()):
