@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparison of the live view at an epoch's offset with the tables of that epoch. No I/O, no clock, no thread.
 
-Both are made by the same rules from the same event log, so only a defect makes them differ. `Check` compares the broker
-groups and topics that either side changed since the last epoch that was compared, row by row. These wait for a later
-epoch:
+The same rules make both from the same event log, so only a defect makes them differ. `Check` compares, row by row, the
+broker groups and topics that either side changed since the last compared epoch. These wait for a later epoch:
 
-- Topics of a group whose topics changed after the epoch: only their newest value is known.
-- Groups, and the KV configuration, whose state at the epoch's offset is forgotten, because too much changed since
+- Topics of a group with topic changes after the epoch, because only their newest value is known.
+- Groups, and the KV configuration, if their state at the epoch's offset was forgotten because too much changed
   (`_History`).
 
-The times of heartbeats are compared at epochs whose brokerLiveTable lacks no heartbeat.
+Times of heartbeats are compared at epochs in which brokerLiveTable lacks no heartbeat.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from schemas.events import BrokerHeartbeat
 from schemas.tables import KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE
 
 _MOST_GROUPS: Final = 50_000
-"""States of groups, kept between epochs, about a kilobyte each: five seconds of 10,000 heartbeats a second."""
+"""Maximum number of states of groups between epochs, about a kilobyte each: 5 s of 10,000 heartbeats a second."""
 _MOST_KV: Final = 100
-"""States of the KV configuration, kept between epochs. Each has its own copy of one namespace."""
+"""Maximum number of states of the KV configuration between epochs. Each has its own copy of one namespace."""
 _MOST_TOPICS: Final = 500_000
-"""Names of changed topics; beyond that all topics are compared."""
+"""Maximum number of names of changed topics. With more, all topics are compared."""
 _EXAMPLES: Final = 20
 
 _KV: Final = ""
-"""Stands for the KV configuration among names of broker groups, of which none is empty."""
+"""Key of the KV configuration among names of broker groups, which are never empty."""
 _NO_TOPICS: Final = TopicTable()
 _offset_of = itemgetter(0)
 
@@ -50,16 +49,16 @@ State = TypeVar("State")
 
 
 class Comparison:
-    """The result of comparing one epoch.
+    """Result of comparing one epoch.
 
     Attributes:
-        counts: Rows that differ, by table.
-        examples: Some of them: before is the row of the tables, after that of the live view.
+        counts: Number of rows that differ, by table.
+        examples: Some of these rows. ``before`` is the row of the tables, ``after`` that of the live view.
         is_whole: Whether nothing was forgotten that should have been compared.
     """
 
     def __init__(self) -> None:
-        """No difference yet."""
+        """Start without differences."""
         self.counts: Counter[str] = Counter()
         self.examples: list[RowChange] = []
         self.is_whole = True
@@ -81,7 +80,7 @@ class Moved:
     """
 
     def __init__(self, changes: Changes | None = None) -> None:
-        """Note the changes of a step; None for a view that was loaded as a whole."""
+        """Note the changes of a step. None means that the view was loaded as a whole."""
         self.everything = changes is None
         self.groups: set[str] = set()
         self.topics: list[str] = []
@@ -92,10 +91,10 @@ class Moved:
 
 
 class Check:
-    """The rows that are compared with the next epoch. For one thread."""
+    """Selection of the rows that are compared with the next epoch. For one thread."""
 
     def __init__(self, *, everything: bool) -> None:
-        """Begin where a live view begins.
+        """Start at the view at which a live view begins.
 
         Args:
             everything: The live view did not begin from the tables, so no row is known to be equal.
@@ -105,15 +104,15 @@ class Check:
         self._touched: dict[str, int] = {}
         """Groups that either side changed by more than heartbeats -> offset of the live view's last change."""
         self._heard: set[str] = set()
-        """Groups that changed since the last epoch in which brokerLiveTable was whole."""
+        """Groups that changed since the last epoch with a complete brokerLiveTable."""
         self._kv: _History[KvTable] = _History(_MOST_KV, lambda kv: kv)
         self._kv_tables: KvTable | None = None
-        """The tables' KV configuration that was compared last."""
+        """KV configuration of the tables at the last comparison."""
         self._topics: list[str] = []
         self._changed: dict[str, int] = {}
         """Groups with changed topics -> offset of the last change."""
         self._told: dict[str, dict[tuple[str, tuple[str, ...]], RowChange]] = {}
-        """By group, the rows that differed last, by table and key. A row is reported once, until it changes again."""
+        """Rows that differed last, by group, and by table and key. A row is reported once, until it changes again."""
         self._index = GroupIndex(RouteView.empty())
 
     # --- noted ---
@@ -126,7 +125,7 @@ class Check:
         name = change.after.broker_name
         self._groups.note(name, offset, change.before, change.after)
         if isinstance(change.event, BrokerHeartbeat):
-            return  # which moves nothing else
+            return  # a heartbeat changes nothing else
         self._touched[name] = offset
         if change.after.topics is not change.before.topics:
             self._changed[name] = offset
@@ -153,9 +152,9 @@ class Check:
         """Compare an epoch that the live view has passed. A row that differs is reported once, until it changes again.
 
         Args:
-            tables: The view of the epoch.
-            state: The newest state of the live view.
-            view: The live view; it shows all but heartbeats.
+            tables: View of the epoch.
+            state: Newest state of the live view.
+            view: Live view, which shows everything except heartbeats.
             pause: Called often.
         """
         offset, found = tables.log_offset, Comparison()
@@ -186,7 +185,7 @@ class Check:
         return found
 
     def _tell(self, found: Comparison, name: str, differences: Iterable[RowChange]) -> None:
-        """Add the differences of a group that were not told yet."""
+        """Add the differences of a group that were not reported yet."""
         told = self._told.pop(name, {})
         now = {(difference.table.name, difference.key): difference for difference in differences}
         if now:
@@ -208,13 +207,13 @@ class Check:
         self._kv.settle({*self._kv.keys()}, tables.log_offset)
 
     def _compare_topics(self, tables: RouteView, view: RouteView, found: Comparison, pause: Callable[[], None]) -> None:
-        """Compare topics. One with a group that has changed again waits."""
+        """Compare the topics. A topic waits if one of its groups has changed again."""
         topics: Iterable[str] = {*self._topics}
         if self._all_topics:
             topics = chain(view.topics, (topic for topic in tables.topics if topic not in view.topics))
         self._topics, self._all_topics = [], False
         known: dict[tuple[int, int], list[str]] = {}
-        """Groups with rows that differ, by the two sides, which many topics share."""
+        """Groups with rows that differ, by the objects of both sides, which many topics share."""
         for topic in topics:
             pause()
             mine, theirs = view.topics.get(topic), tables.topics.get(topic)
@@ -230,7 +229,7 @@ class Check:
 
 
 def noting(rows: Iterable[TopicDelta], topics: list[str]) -> Iterator[TopicDelta]:
-    """Give the same rows, and note their topics while they are read."""
+    """Yield the same rows, and note their topics while they are read."""
     for row in rows:
         topics.append(row[0])
         yield row
@@ -254,8 +253,8 @@ def _without_topics(group: BrokerGroup) -> BrokerGroup:
 class _History(Generic[State]):
     """States by name, at each offset of the event log since a name was last settled.
 
-    Bounded by ``most`` states and three for each name: beyond that the states between the first and the newest of a
-    name are forgotten.
+    Bounded by ``most`` states and three for each name. Beyond the bound, only the first and the newest state of each
+    name are kept.
     """
 
     def __init__(self, most: int, part: Callable[[State], State]) -> None:
@@ -264,14 +263,14 @@ class _History(Generic[State]):
         """Returns the part of a state that is kept."""
         self._kept = 0
         self._of: dict[str, list[tuple[int, State | None]]] = {}
-        """By name, offsets and the states from there on. None: forgotten."""
+        """Offsets by name, with the state from each offset on. None means forgotten."""
 
     def keys(self) -> KeysView[str]:
-        """Names that have changed since they were settled."""
+        """Return the names that have changed since they were settled."""
         return self._of.keys()
 
     def note(self, name: str, offset: int, before: State, after: State) -> None:
-        """Note a change at an offset, which is never less than one already noted."""
+        """Note a change at an offset, which is never less than an earlier one."""
         entries = self._of.get(name)
         if entries is None:
             entries = self._of[name] = [(-1, self._part(before))]
@@ -282,18 +281,18 @@ class _History(Generic[State]):
             self._thin()
 
     def at(self, name: str, offset: int, newest: State) -> State | None:
-        """The state at an offset; None if it was forgotten.
+        """Return the state at an offset. None if it was forgotten.
 
         Args:
-            name: The name.
-            offset: The offset.
-            newest: The state, if it has not changed since it was settled.
+            name: Name of the state.
+            offset: Offset of the event log.
+            newest: State that holds if the name has not changed since it was settled.
         """
         entries = self._of.get(name)
         return newest if entries is None else entries[bisect_right(entries, offset, key=_offset_of) - 1][1]
 
     def settle(self, names: Iterable[str], offset: int) -> None:
-        """Forget what was before an offset."""
+        """Forget the states before an offset."""
         for name in names:
             entries = self._of[name]
             index = bisect_right(entries, offset, key=_offset_of) - 1

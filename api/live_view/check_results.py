@@ -23,27 +23,28 @@ log = structlog.get_logger("routelake.gateway")
 
 _MOST_REPORTS: Final = 10
 _MOST_CHARS: Final = 2_000
-"""Maximum number of characters shown of a value; a KV value may have 256 KiB."""
+"""Maximum number of characters shown of a value. A KV value may have 256 KiB."""
 
 _json = msgspec.json.Encoder()
 
 
 class CheckResults:
-    """Counters and reports, written by the live view's thread and read by any.
+    """Counters and reports. The live view's thread writes them, and any thread may read them.
 
     Args:
-        evidence: A file for the last differences; None keeps none.
+        evidence: File for the last differences. None: no file is written.
 
     Attributes:
-        compared: Epochs that were compared.
-        unchecked: Epochs that were compared in part: too much had changed, or the tables were ahead of the live view.
-        differences: Rows that differed, by table.
-        last: The last epoch that differed, in words that name no row; None if there was none.
+        compared: Number of epochs that were compared.
+        unchecked: Number of epochs that were compared only in part, because too much had changed or the tables were
+            ahead of the live view.
+        differences: Number of rows that differed, by table.
+        last: Last epoch that differed, in words that name no row. None if there was none.
         reports: Reports of the last such epochs.
     """
 
     def __init__(self, evidence: Path | None = None) -> None:
-        """Nothing compared yet."""
+        """Start without any comparison."""
         self._evidence = evidence
         self.compared = self.unchecked = 0
         self.differences: Counter[str] = Counter()
@@ -55,7 +56,7 @@ class CheckResults:
 
         Args:
             found: Result of the comparison.
-            tables: The epoch's view.
+            tables: View of the epoch.
             live_view_offset: Offset that the live view has reached since.
         """
         self.compared += found.is_whole
@@ -84,7 +85,7 @@ class CheckResults:
 
 
 def evidence_file(lake_dir: Path, gateway_id: str) -> Path:
-    """Return the path of a gateway's file of differences: beside the tables, a file for each gateway."""
+    """Return the path of the file of differences in the lake's directory. Each gateway has its own file."""
     return lake_dir / f"live-view-differences-{quote(gateway_id, safe='')}.json"
 
 

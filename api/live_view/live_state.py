@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """LiveState: the state at an offset of the event log, and the route view of that state. No I/O, no clock, no thread.
 
-It begins at an epoch whose brokerLiveTable lacks no heartbeat. It applies each later record once, by the same `step` as
-the fold. The next view differs only by the broker groups that records touched since the last view, so a heartbeat costs
-the same, however large its group is.
+It begins at an epoch in which brokerLiveTable lacks no heartbeat. It applies each later record once, by the same `step`
+as the fold. The next view differs only by the broker groups that records touched since the last view. So a heartbeat
+costs the same for a group of any size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from schemas.outcomes import QUARANTINED, REJECTED, UNCHANGED
 from schemas.route_commit import CommandOutcome, RouteCommit
 
 _LOADED_ROWS: Final = 500_000
-"""Maximum number of topics that are held broker by broker, in addition to the view. They take about 50 MB."""
+"""Maximum number of topics that are held by broker group, in addition to the view. They take about 50 MB."""
 
 
 class LiveState:
@@ -39,14 +39,14 @@ class LiveState:
         view: View after the last `publish`.
         offset: Offset of the last record that was taken.
         gateway_id: Gateway that has written the last readable record.
-        is_urgent: Whether something was taken since the last `publish` that may show in an answer.
+        is_urgent: Whether a record since the last `publish` may change an answer.
     """
 
     def __init__(self, view: RouteView, *, everything: bool = False) -> None:
         """Begin at a view.
 
         Args:
-            view: View of an epoch whose livenessOffset is its logOffset.
+            view: View of an epoch with a livenessOffset equal to its logOffset.
             everything: Compare all rows of the next epoch, not only the changed ones.
         """
         self.view = view.apart()
@@ -56,28 +56,28 @@ class LiveState:
         self._state = state_of(view, self._topics)
         self._check = Check(everything=everything)
         self._loaded: dict[str, int] = {}
-        """Groups with topics that were looked up and are still held -> number of these topics."""
+        """Groups with topics that were loaded and are still held -> number of these topics."""
         self._shown: dict[str, BrokerGroup] = {}
-        """Groups that were touched since the last `publish`, as the view shows them."""
+        """Groups that records touched since the last `publish`, as the view shows them."""
         self._entries: dict[tuple[str, str], tuple[str | None] | None] = {}
-        """KV entries that were touched since the last `publish`: the row now, None for no row."""
+        """KV entries that records touched since the last `publish`: the current row, or None without a row."""
 
     def take(self, record: Record) -> CommandOutcome | None:
-        """Apply one record; the view does not show it until `publish`.
+        """Apply one record. The view does not show it until `publish`.
 
         Returns:
-            Outcome of a command; None for a record without a command: a heartbeat, a refusal, CLOCK, no event at all.
+            Outcome of a command. None for a record without a command: a heartbeat, a refusal, CLOCK or not an event.
         """
         self.offset = record.offset
         try:
             event = read_event(record)
         except EventDecodeError:
             self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
-            return None  # in quarantine, as in the tables: its sender was refused, or it is nobody's
+            return None  # in quarantine, as in the tables: its sender got a refusal, or it has no sender
         self.gateway_id = event.actor.gateway
         try:
             done = step(self._state, event, At(record.offset, record.event_time_ms))
-        except Exception:  # a defect in a rule: the fold puts the record into quarantine, too
+        except Exception:  # a defect in a rule, for which the fold quarantines the record, too
             self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
             self.is_urgent = True
             return CommandOutcome(record.offset, REJECTED, QUARANTINED)
@@ -99,10 +99,10 @@ class LiveState:
         return CommandOutcome(record.offset, outcome.verdict, outcome.reason, result)
 
     def publish(self, epoch: RouteCommit, pause: Callable[[], None] = no_pause) -> RouteView:
-        """The view after what was taken.
+        """Return the view after all records that were taken.
 
         Args:
-            epoch: The latest one that is in it, or the one that the live view began with.
+            epoch: Latest epoch in the view, or the epoch at which the live view began.
             pause: Called often, between small pieces of work.
         """
         event_time = datetime.fromtimestamp(self._state.now_ms / 1000, UTC)
@@ -129,14 +129,14 @@ class LiveState:
         return self.view
 
     def moved(self, moved: Moved) -> None:
-        """The tables have taken a step, which `compare` compares."""
+        """Note a step of the tables, for `compare`."""
         self._check.moved(moved)
 
     def compare(self, tables: RouteView, pause: Callable[[], None] = no_pause) -> Comparison:
         """Compare the state up to an epoch's offset with the tables.
 
         Args:
-            tables: View of the epoch. Its offset is reached, and urgent changes are published.
+            tables: View of the epoch. Its offset must be reached, and urgent changes must be published.
             pause: Called often.
         """
         return self._check.compare(tables, self._state, self.view, pause)
@@ -147,7 +147,7 @@ class LiveState:
         return self.view.log_offset == self.offset
 
     def _unload(self, changed: Iterable[BrokerGroup]) -> None:
-        """Topics that changed are in the view now: who needs them next finds them there."""
+        """Drop changed topics, because the view has them now. A rule that needs them loads them from the view."""
         for group in changed:
             if group.broker_name in self._state.groups:
                 self._state.groups[group.broker_name] = replace(group, topics=self._topics(group.broker_name))
@@ -157,7 +157,7 @@ class LiveState:
             self._loaded.clear()
 
     def _topics(self, broker_name: str) -> TopicTable:
-        """A group's topics, looked up in the view when a rule asks: it shows them as long as no event changed them."""
+        """Return a group's topics, loaded from the view when a rule needs them. No event has changed them since."""
         return TopicTable(load=partial(self._load, broker_name), find=partial(self._has, broker_name))
 
     def _load(self, broker_name: str) -> TopicRows:
@@ -171,7 +171,7 @@ class LiveState:
 
 
 def _is_no_silence(event: AnyEvent, done: Step) -> bool:
-    """Return whether an event is a RESUME that came in time: it precedes every append, and no sender waits for it."""
+    """Return whether an event is a RESUME in time. It precedes every append, and no sender waits for it."""
     return isinstance(event, Resume) and done.outcome.verdict == UNCHANGED
 
 

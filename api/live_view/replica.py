@@ -8,16 +8,16 @@ the epoch number that answers name. At each epoch, the state of the live view at
 tables (`check`). If they differ, answers follow the live view, because the tables are made from the event log. The
 difference is an alarm: an operator rebuilds the tables.
 
-In fallback mode, answers follow the committed view. The mode begins when
+In fallback mode, answers follow the committed view. The mode begins in these cases:
 
-- the epochs have another version of the state machine, or go back, as after the restore of a backup;
-- the event log lacks the next record, or cannot be read while the tables advance;
-- a defect is met.
+- The epochs have another version of the state machine, or go back, as after the restore of a backup.
+- The event log lacks the next record, or cannot be read while the tables advance.
+- A defect is met.
 
-It ends with the next epoch of the same version that lacks no heartbeat.
+The mode ends with the next epoch of the same version that lacks no heartbeat.
 
-A view that only moves deadlines is shown a few times a second, every other view at once. If showing takes long, as with
-registrations of ten thousand topics, the next changes are shown together.
+A view that only moves deadlines is shown a few times a second. Every other view is shown at once. If showing takes
+long, as with registrations of ten thousand topics, the next changes are shown together.
 """
 
 from __future__ import annotations
@@ -50,29 +50,31 @@ _SHOWN_S: Final = 0.25
 
 _LONG_S: Final = 0.005
 _REST: Final = (4, 0.25)
-"""After a view that took `_LONG_S` or more, the next one waits so many times as long, and no longer than this."""
+"""Wait after a view that took `_LONG_S` or more: multiple of that time, and maximum in seconds."""
 
 _MANY: Final = 2_000
-"""Records that are applied before the view shows them, however many are there."""
+"""Maximum number of records that are applied before the view shows them."""
 
 _ALONE_POLL_S: Final = 0.04
-"""Interval between looks for others' records while no other gateway writes, in seconds."""
+"""Interval between reads of the log for others' records while no other gateway writes, in seconds."""
 _ALONE_AFTER_S: Final = 30.0
-"""... has written for so long. They write a CLOCK every few seconds."""
+"""Time without a record of others after which no other gateway writes, in seconds. A gateway writes a CLOCK every few
+seconds."""
 
 _PAUSE_S: Final = 0.5
-"""After a log that could not be read."""
+"""Wait after a failed read of the log, in seconds."""
 
 _SAY_S: Final = 5.0
 
 _MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size of records that are fed and not taken, in bytes."""
+"""Maximum size of records that are fed and not yet taken, in bytes."""
 
 _MOST_GATEWAYS: Final = 10_000
-"""Ids that are remembered."""
+"""Maximum number of gateway ids that are remembered."""
 
 OnView = Callable[[RouteView, int, list[CommandOutcome]], None]
-"""Takes a view, the offset up to which it shows all but deadlines, and outcomes of the records since the last call."""
+"""Function of a view, of the offset up to which it shows everything except deadlines, and of the outcomes of the
+records since the last call."""
 
 
 class _Epoch(NamedTuple):
@@ -82,18 +84,18 @@ class _Epoch(NamedTuple):
 
 
 class LiveReplica:
-    """The live view, on a daemon thread of its own.
+    """Live view on a daemon thread of its own.
 
     Args:
         open_reader: Opens the log for reading.
         on_view: Called on this thread after each new view, and with the same view if there are only outcomes.
-        poll_s: Interval between looks for others' records while others write, in seconds.
-        evidence: A file for differences between live view and tables.
+        poll_s: Interval between reads of the log for others' records while others write, in seconds.
+        evidence: File for differences between live view and tables.
         gateway_id: Id under which this gateway writes.
 
     Attributes:
-        fallback_reason: Reason why answers follow the tables alone. None: they come from the live view.
-        failing: Whether the log cannot be read at the moment.
+        fallback_reason: Reason why answers follow the committed view. None if they follow the live view.
+        failing: Whether the log cannot be read now.
         checks: Results of comparing live view and tables.
         waiting_bytes: Size of records of this gateway that it has not taken yet.
     """
@@ -106,7 +108,7 @@ class LiveReplica:
         evidence: Path | None = None,
         gateway_id: str = "",
     ) -> None:
-        """Nothing is opened before `begin`."""
+        """Prepare, and open nothing before `begin`."""
         self._open_reader = open_reader
         self._on_view = on_view
         self._poll_s = poll_s
@@ -122,7 +124,7 @@ class LiveReplica:
         self.waiting_bytes = 0
         self._epochs: queue.SimpleQueue[_Epoch] = queue.SimpleQueue()
         self._moved = Moved()
-        """For the follower's thread: what leads to the next epoch."""
+        """Changes that lead to the next epoch. Used on the follower's thread."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._outcomes: list[CommandOutcome] = []
@@ -130,7 +132,7 @@ class LiveReplica:
         self._rest_until_s = 0.0
         self._said_s = 0.0
         self._last_ms = 0
-        """The greatest event time that was read."""
+        """Greatest event time that was read."""
         self._heard_ms: dict[str, int] = {}
         self.fallback_reason: str | None = None
         self.failing = False
@@ -138,7 +140,7 @@ class LiveReplica:
         self.checks = CheckResults(evidence)
 
     def heard_ms(self) -> dict[str, int]:
-        """By gateway id, the time of the last event that was read of it. From any thread."""
+        """Return the time of the last event of each gateway, by gateway id. Callable from any thread."""
         return self._heard_ms.copy()
 
     # --- life ---
@@ -147,14 +149,14 @@ class LiveReplica:
         """Apply the records of the event log after an epoch.
 
         Args:
-            base: View to begin at, if its liveness is whole; else the beginning of the log is used.
+            base: View to begin at, if its liveness is complete. Otherwise the live view begins with the log.
 
         Returns:
-            The view at the end of the log; ``base`` itself if it has another version of the rules.
+            View at the end of the log. ``base`` itself if it has another version of the rules.
 
         Raises:
             UnavailableError: The log cannot be read.
-            SetupError: The log is not there, or belongs to another lake, or lacks records.
+            SetupError: The log does not exist, belongs to another lake, or lacks records.
         """
         self._tables = base
         problem = state_machine_problem(base.commit)
@@ -163,16 +165,16 @@ class LiveReplica:
             return base
         if base.commit.is_exact:
             return self._begin(base)
-        # In the first moments of a lake: then the log is whole, and short.
+        # This is so shortly after the start of a new lake. Then the log is complete and short.
         return self._begin(RouteView.empty(), everything=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start the thread."""
         self._thread = critical_thread(self._run, "live-view")
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop following; the view stays."""
+        """Stop following. The view stays."""
         self._stop.set()
         self._fed.put(())
         if self._thread is not None:
@@ -180,12 +182,12 @@ class LiveReplica:
         if self._reader is not None:
             self._reader.close()
 
-    # --- told from other threads ---
+    # --- called from other threads ---
 
     def feed(self, records: Sequence[LogRecord]) -> None:
-        """Records of this gateway that have just become durable, in their order. From any thread.
+        """Take over records of this gateway that have just become durable, in their order. Callable from any thread.
 
-        While too many wait, they are dropped: the log has them, and is read where one is missing.
+        If too many wait, the records are dropped. Then they are read from the log.
         """
         size = _payload_bytes(records)
         with self._fed_lock:
@@ -195,11 +197,11 @@ class LiveReplica:
             self._fed.put(records)
 
     def tables_change(self, changes: Changes | None) -> None:
-        """Take the changes before the next `epoch_moved`; None if it is loaded as a whole. On the follower's thread."""
+        """Take the changes of the next `epoch_moved`; None for a view loaded as a whole. On the follower's thread."""
         self._moved = Moved(changes)
 
     def epoch_moved(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
-        """The tables' view is newer. From the follower's thread."""
+        """Take a newer view of the tables. On the follower's thread."""
         self._epochs.put(_Epoch(view, outcomes, self._moved))
 
     # --- the thread ---
@@ -225,7 +227,7 @@ class LiveReplica:
                     self._fall_back(f"the event log cannot be read: {one_line(error)}")
             except SetupError as error:
                 self._fall_back(one_line(error))
-            except BaseException as error:  # nothing may end this thread
+            except BaseException as error:  # no error may end this thread
                 log.exception("unexpected error in the live view")
                 self.errors += 1
                 self._fall_back(f"a defect: {type(error).__name__}: {one_line(error)}")
@@ -254,7 +256,7 @@ class LiveReplica:
         elif self._outcomes and not state.is_urgent:
             self._show(state)
         if self._tables.log_offset <= state.offset:
-            if not state.is_urgent:  # else when the view shows it
+            if not state.is_urgent:  # otherwise after the view shows the records
                 self._compare(state)
         elif not taken and self._tables.commit.is_exact:
             log.warning(
@@ -267,7 +269,7 @@ class LiveReplica:
         with suppress(queue.Empty):
             while True:
                 epoch = self._epochs.get_nowait()
-                if epoch.view is not self._tables:  # the one that it began with
+                if epoch.view is not self._tables:  # that is the view at which the live view began
                     self._take_epoch(epoch)
 
     def _take_epoch(self, epoch: _Epoch) -> None:
@@ -296,11 +298,11 @@ class LiveReplica:
         return True
 
     def _fall_back(self, why: str) -> None:
-        """Follow the tables alone."""
+        """Start fallback mode."""
         log.error("fallback mode: serving the committed view, cannot apply the event log", reason=why)
         self.fallback_reason, self._state, self.failing = why, None, False
         self._outcomes.clear()
-        with suppress(Exception):  # whoever called may be about to tell of another error
+        with suppress(Exception):  # the caller may be handling another error
             self._on_view(self._tables, self._tables.log_offset, [])
 
     # --- records ---
@@ -325,12 +327,12 @@ class LiveReplica:
             self._fall_back(f"the live view cannot begin again: {one_line(error)}")
 
     def _take_next(self, state: LiveState, records: Sequence[LogRecord]) -> bool:
-        """Take records if they are the next ones.
+        """Take records if they are the next ones. Return False if they are not.
 
         Raises:
-            SetupError: The log holds others in their place.
+            SetupError: The log has other records in their place.
         """
-        if records[-1].offset <= state.offset:  # read from the log before
+        if records[-1].offset <= state.offset:  # they were read from the log before
             if records[-1].event_time_ms > self._last_ms > 0:
                 raise SetupError(f"the event log was cut before offset {records[-1].offset} and goes on. {LOST_LOG}")
             return True
@@ -340,7 +342,7 @@ class LiveReplica:
         return True
 
     def _read(self, state: LiveState) -> int:
-        """Take the next records of the log.
+        """Take the next records of the log, and return their number.
 
         Raises:
             UnavailableError: The log cannot be read.
@@ -355,7 +357,7 @@ class LiveReplica:
         return len(records)
 
     def _take(self, state: LiveState, records: Sequence[LogRecord]) -> None:
-        if len(self._heard_ms) > _MOST_GATEWAYS:  # ids of starts long ago
+        if len(self._heard_ms) > _MOST_GATEWAYS:  # most are ids of long ago
             self._heard_ms = {}
         for record in records:
             outcome = state.take(record)
@@ -396,7 +398,7 @@ def _payload_bytes(records: Sequence[LogRecord]) -> int:
 
 
 def state_machine_problem(commit: RouteCommit) -> str | None:
-    """Return the problem if an epoch was made by other rules than this gateway's, or None."""
+    """Return the problem if other rules than this gateway's made an epoch. None if there is no problem."""
     if commit.epoch == 0 or commit.rules_version == STATE_MACHINE_VERSION:
         return None
     return (
