@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authentication of remoting requests: who sends a request, by its signature or its connection.
+"""Authentication of remoting requests: the sender of a request, by its signature or its connection.
 
-Nothing of a body is inflated or parsed before its signature was checked. The identity that a connection shows, by its
-certificate or address, is looked up once. A signed route request that comes again byte for byte was checked once.
-`security.admission.admission` decides what the sender may do.
+No part of a body is decompressed or parsed before its signature was checked. The identity of a connection, by its
+certificate or address, is looked up once. A signed route request that is repeated byte for byte is checked once.
+`security.admission.admission` decides about the sender's permission.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from security.roles import BOUND, NEEDED, Role
 from security.signature import ACCESS_KEY, SIGNATURE, stray_field
 
 _LARGE_BYTES: Final = 256 * 1024
-"""From here on a body is hashed in a thread: 64 MiB take a tenth of a second."""
+"""Size from which a body is hashed in a thread, in bytes: 64 MiB take a tenth of a second."""
 
 _NAMES: Final = {int(code): code.name for code in RequestCode}
 
 
 class _Peer:
-    """Proof that a connection shows, by the accounts of one generation."""
+    """Identity of a connection's peer, by the accounts of one generation."""
 
     __slots__ = ("generation", "host", "identity", "may_read")
 
@@ -43,14 +43,14 @@ class _Peer:
         by_certificate = accounts.by_certificate(connection.certificate_names)
         self.identity = by_certificate or accounts.by_address(self.host)
         self.may_read = False
-        """Flag that the peer's unsigned route requests are permitted."""
+        """The peer's unsigned route requests are permitted."""
 
 
 class RemotingAccess:
-    """Authenticates the senders of one gateway, and has their requests admitted. Lives on its event loop."""
+    """Authentication and admission of the senders of one gateway. Used on its event loop."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Admit by a gateway's accounts and quotas."""
+        """Use a gateway's accounts and quotas."""
         self._gateway = gateway
         self._admission = gateway.admission
 
@@ -62,8 +62,8 @@ class RemotingAccess:
         """Authenticate the sender of a request, and admit the request by its header.
 
         Raises:
-            AccessDeniedError: the sender lacks permission.
-            QuotaError: the sender has sent too many requests.
+            AccessDeniedError: The sender lacks permission.
+            QuotaError: The sender has sent too many requests.
         """
         control, code = self._admission.access, command.code
         if control is None:
@@ -84,7 +84,7 @@ class RemotingAccess:
         return self._admission.request(sender, needed, brokers, view)
 
     def _anonymous(self, code: int, connection: Connection) -> Sender:
-        """The sender of a request where there are no accounts: the same for all requests of a kind of a connection."""
+        """Return the sender if there are no accounts. It is cached for each connection and kind of request."""
         if not isinstance(connection.known, dict):
             connection.known = {}
         known: dict[str, Sender] = connection.known
@@ -95,10 +95,10 @@ class RemotingAccess:
         return sender
 
     def inline(self, asked: RouteRequest, connection: Connection) -> Reply:
-        """Answer a recognised route request, or refuse it (`remoting.server.channel.InlineAuthorizer`).
+        """Answer a recognized route request, or refuse it (`remoting.server.channel.InlineAuthorizer`).
 
         Raises:
-            AccessDeniedError: the sender lacks permission.
+            AccessDeniedError: The sender lacks permission.
         """
         control = self._admission.access
         assert control is not None
@@ -138,7 +138,7 @@ async def _identify(control: AccessControl, command: RemotingCommand, connection
 
 
 def _passes_anywhere(found: Identity | Unproven) -> bool:
-    """Return whether an identity is the same over every connection from every address: an admin's signature is not."""
+    """Return whether an identity is valid over every connection from every address. An admin's signature is not."""
     return isinstance(found, Identity) and found.by == "signature" and found.role is not Role.ADMIN
 
 
@@ -152,7 +152,7 @@ def _peer(control: AccessControl, connection: Connection) -> _Peer:
 
 
 def _brokers(command: RemotingCommand) -> tuple[Broker, ...]:
-    """The brokers that a request's header speaks for. The body of a REGISTER_TOPIC_IN_NAMESRV names them instead."""
+    """Return the brokers that a request's header names. For REGISTER_TOPIC_IN_NAMESRV the body names them instead."""
     if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
         return ()
     header = commands.read_broker_header(command)

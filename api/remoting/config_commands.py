@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""GET_NAMESRV_CONFIG (319) and UPDATE_NAMESRV_CONFIG (318): what they show and what they let through. No I/O.
+r"""GET_NAMESRV_CONFIG (319) and UPDATE_NAMESRV_CONFIG (318): the settings that they show and may change. No I/O.
 
-318 of a stock NameServer writes a file of the sender's choosing into the server's file system unless a black list names
-the key (CVE-2023-37582). Here it is off unless the gateway was started with it, changes an allow-list of switches only
-(`api.settings.keys.SWITCHES`), and writes no file: each change is a PUT_KV_CONFIG event in a namespace of its own, so
-it is on the log with its sender, in routeChangeTable, and in force at every gateway of that log, also after a restart.
+The 318 of a stock NameServer writes a file of the sender's choice into the server's file system, unless a black list
+names the key (CVE-2023-37582). In routelake the command is off unless the gateway was started with it. It changes only
+an allow-list of switches (`api.settings.keys.SWITCHES`), and writes no file. Each change is a PUT_KV_CONFIG event in a
+namespace of its own. So it is on the log with its sender, and in routeChangeTable. It is in force at every gateway of
+that log, also after a restart.
 
 ====================================  ==============================================================================
 body                                  answer
 ====================================  ==============================================================================
-(any, while it is off)                NO_PERMISSION
+(any, while the command is off)       NO_PERMISSION
 none                                  OK, nothing happens
 a malformed ``\uxxxx``  escape        SYSTEM_ERROR "string2Properties error"
 a black-listed key among others       NO_PERMISSION "Can not update config in black list.", nothing is changed
@@ -32,14 +33,14 @@ from schemas.codes import ResponseCode
 from schemas.properties import PropertiesError, is_true, parse_body
 
 _MAX_BODY_BYTES: Final = 64 * 1024
-"""Maximum size of the body of a 318, in bytes: stock peers send a few lines."""
+"""Maximum size of the body of a 318, in bytes. Stock peers send a few lines."""
 
 
 def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]:
     """Read the switches that a 318 sets.
 
     Raises:
-        RefusedError: The command is off, or asks for an impossible change; no part of it may be applied.
+        RefusedError: The command is off, or asks for an impossible change. No part of it may be applied.
     """
     if not settings.allow_config_update:
         raise RefusedError(
@@ -65,7 +66,7 @@ def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]
 
 
 def encode_config(settings: GatewaySettings) -> bytes:
-    """The body of a 319: ``key=value`` lines."""
+    """Return the body of a 319: ``key=value`` lines."""
     return "".join(f"{name}={value}\n" for name, value in shown_settings(settings).items()).encode()
 
 

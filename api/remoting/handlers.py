@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RequestCode -> gateway: the answer to each request of the NameServer's two processors.
+"""Handlers of the gateway: the answer to each request of the NameServer's two processors, by RequestCode.
 
-Reads come from the view, writes become events. What a malformed request does (a missing field is null, not an error,
-unless a rule says so) is decided in `remoting.codec.commands`, which turns requests into events.
+Reads come from the view, and writes become events. `remoting.codec.commands` turns requests into events. It also
+decides about malformed requests: a missing field is null, and not an error unless a rule says so.
 
 Sources (5.5.0): org.apache.rocketmq.namesrv.processor.DefaultRequestProcessor, ClientRequestProcessor,
 org.apache.rocketmq.namesrv.routeinfo.BrokerHousekeepingService.
@@ -67,9 +67,9 @@ from security.admission.admission import Sender
 log = structlog.get_logger("routelake.gateway")
 
 _SETTLED_S: Final = 1.0
-"""Time that the answer "no such topic" waits for registrations, in seconds: clients give up after 3 s."""
+"""Maximum wait of the answer "no such topic" for registrations, in seconds. Clients give up after 3 s."""
 _ON_ITS_WAY_S: Final = 0.1
-"""The same, for one that may come: brokers send it within a millisecond, on a machine that has nothing else to do."""
+"""Maximum wait for a registration that may come, in seconds. On an idle machine it comes within a millisecond."""
 
 
 class Request(NamedTuple):
@@ -84,7 +84,7 @@ Handler = Callable[[Request], Awaitable[RemotingCommand | Reply]]
 
 
 class NameServerHandler:
-    """Answers requests on behalf of one gateway. Lives on the gateway's event loop."""
+    """Answers to requests on behalf of one gateway. Used on the gateway's event loop."""
 
     def __init__(
         self,
@@ -101,11 +101,11 @@ class NameServerHandler:
         self._bodies = SharedBodies()
         self._topic_lists = TopicLists()
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
-        """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
+        """Connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
         self._bindings: Counter[tuple[str, str]] = Counter()
-        """(brokerName, brokerAddr) -> how many of `_bound` have it."""
+        """(brokerName, brokerAddr) -> number of entries in `_bound`."""
         self.inline = RouteRequests(self._route_reply, may_wait=self._may_be_on_its_way)
-        """For the server: recognises route requests, and answers them."""
+        """Recognizes route requests and answers them, for the server."""
         self._heartbeats = Heartbeats()
         self._registrations = registrations
         self._unknown = UnknownTopics()
@@ -156,12 +156,12 @@ class NameServerHandler:
         return answer.reply
 
     def _is_unknown(self, query: RouteRequest) -> bool:
-        """Return whether the live view lacks the topic; if the latest epoch is shown, waiting makes no difference."""
+        """Return whether the live view lacks the topic. False if the latest epoch is shown: a wait would not help."""
         gateway = self._gateway
         return query.topic not in gateway.view.topics and gateway.shown is gateway.live_view
 
     def _may_be_on_its_way(self, query: RouteRequest) -> bool:
-        """Return whether an unknown topic may be that of a registration whose broker has not waited for it."""
+        """Return whether a registration of an unknown topic may be in progress, because its broker does not wait."""
         return self._registrations.may_come_one_way and self._is_unknown(query)
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Reply:
@@ -174,10 +174,10 @@ class NameServerHandler:
         return await handler(Request(command, connection, sender))
 
     def on_connect(self, connection: Connection) -> None:
-        """Nothing is known of a peer before it registers."""
+        """Do nothing, because nothing is known of a peer before it registers."""
 
     def on_close(self, connection: Connection) -> None:
-        """A lost connection unregisters the brokers that registered over it (BrokerHousekeepingService)."""
+        """Unregister the brokers that registered over a lost connection (BrokerHousekeepingService)."""
         self._heartbeats.forget(connection.id)
         bound = self._bound.pop(connection.id, None)
         for _, name, addr in bound or ():
@@ -207,7 +207,7 @@ class NameServerHandler:
             del self._bindings[broker_name, broker_addr]
 
     def stop(self) -> None:
-        """From now on a closed connection is this gateway's doing, and no broker's loss."""
+        """Unregister no broker for a connection that closes from now on, because the gateway closes it."""
         self._stopping = True
 
     # --- brokers ---
@@ -232,13 +232,13 @@ class NameServerHandler:
             self._bind(connection, broker)
             connection.has_registered = True
         else:
-            # It closed before its registration was answered: the broker has left.
+            # The connection closed before its registration was answered, so the broker has left.
             await self._unbind(connection, sender.actor, [broker])
         fields = {"haServerAddr": master.ha_server_addr, "masterAddr": master.master_addr}
         return response(ext_fields={name: value for name, value in fields.items() if value is not None}, body=body)
 
     def _kv_body(self, namespace: str, table: Mapping[str, str | None] | None) -> bytes | None:
-        """A namespace as a KVTable; None where nothing was ever put."""
+        """Return a namespace as a KVTable. None if it has never had a key."""
         return None if table is None else self._bodies.get("kv", namespace, (table,), lambda: encode_kv_table(table))
 
     async def _unbind(self, connection: Connection, actor: Actor, brokers: list[tuple[str, str, str]]) -> None:
@@ -303,10 +303,11 @@ class NameServerHandler:
     # --- topics ---
 
     async def _get_route(self, request: Request) -> Reply:
-        """An unknown topic may have been made by a message a moment ago, and its broker's registration be under way.
+        """Answer a route request. If the topic is unknown, wait for registrations that may create it.
 
-        RocketMQ's brokers before 5.0 do not wait for it before they answer the message, and a client that is told
-        that there is no such topic asks again after 30 s.
+        A message may have created the topic just now, and its broker's registration may be in progress. RocketMQ's
+        brokers before 5.0 answer the message without waiting for the registration. If a client gets the answer "no such
+        topic", it asks again after 30 s.
         """
         query = self.inline.read(request.command)
         topic = query.topic
@@ -344,7 +345,7 @@ class NameServerHandler:
         topic, rows = registration
         gateway, view = self._gateway, self._gateway.live_view.view
         brokers = [(None, row.broker_name) for row in rows]
-        sender = gateway.admission.authorize_brokers(request.sender, brokers, view)  # all of them or none
+        sender = gateway.admission.authorize_brokers(request.sender, brokers, view)  # all brokers or none
         rows = commands.rows_to_register(rows, view.groups, topic_exists=topic in view.topics)
         events = [RegisterTopic(actor=sender.actor, topic=topic, queue_data=row) for row in rows]
         for receipt in await asyncio.gather(*(gateway.propose(event, sender) for event in events)):
@@ -416,7 +417,7 @@ class NameServerHandler:
     # --- shared ---
 
     async def _command(self, request: Request) -> RemotingCommand:
-        """A write whose answer is a bare OK."""
+        """Do a write that is answered with OK alone."""
         event = self._event(request)
         if event is not None:
             began = time.perf_counter()
@@ -439,10 +440,10 @@ class NameServerHandler:
 
 
 def effective(receipt: Receipt) -> Receipt:
-    """A receipt, unless the rules refused what was written, or a rule failed on it: it is on the log, and did nothing.
+    """Return a receipt. If the rules refused the event, or a rule failed on it, raise: it is on the log without effect.
 
     Raises:
-        RefusedError: Answered with SYSTEM_ERROR.
+        RefusedError: The answer is SYSTEM_ERROR.
     """
     if receipt.reason == KV_TABLE_FULL:
         raise commands.RefusedError(KV_FULL)
@@ -452,7 +453,7 @@ def effective(receipt: Receipt) -> Receipt:
 
 
 def topic_not_exist(topic: str | None) -> RemotingCommand:
-    """RocketMQ's own words: they end up in the logs of its clients (ClientRequestProcessor, FAQUrl.suggestTodo)."""
+    """Return RocketMQ's own text, which its clients log (ClientRequestProcessor, FAQUrl.suggestTodo)."""
     return response(
         ResponseCode.TOPIC_NOT_EXIST,
         f"No topic route info in name server for the topic: {'null' if topic is None else topic}\n"

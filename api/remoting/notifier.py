@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells brokers that the smallest brokerId of their group has changed (NOTIFY_MIN_BROKER_ID_CHANGE).
+"""Notifications of brokers that the smallest brokerId of their group has changed (NOTIFY_MIN_BROKER_ID_CHANGE).
 
-As in RocketMQ the request is oneway, over a connection of our own to the broker's address, and nobody tries again: a
-broker finds the same out by itself with its next GET_BROKER_MEMBER_GROUP. Of several gateways those tell a broker that
-it is registered with, as several NameServers would.
+As in RocketMQ the request is oneway, over a new connection to the broker's address, and it is not repeated. A broker
+gets the same information with its next GET_BROKER_MEMBER_GROUP. If there are several gateways, those that have a
+broker's registration notify it, as several NameServers would.
 
 Source: RouteInfoManager.notifyMinBrokerIdChanged, NettyRemotingClient.invokeOneway (5.5.0).
 """
@@ -24,15 +24,15 @@ from schemas.codes import RequestCode
 log = structlog.get_logger("routelake.gateway")
 
 TIMEOUT_S: Final = 3.0
-"""For one broker; NettyClientConfig.connectTimeoutMillis."""
+"""Maximum time for one broker, in seconds (NettyClientConfig.connectTimeoutMillis)."""
 MAX_AT_ONCE: Final = 64
 
 
 class Notifier:
-    """Sends from the gateway's event loop, in the background.
+    """Sends notifications from the gateway's event loop, in the background.
 
     Args:
-        is_bound: Whether (brokerName, address) is registered over a connection of this gateway.
+        is_bound: Returns whether (brokerName, address) is registered over a connection of this gateway.
     """
 
     def __init__(self, is_bound: Callable[[str, str], bool]) -> None:
@@ -41,7 +41,7 @@ class Notifier:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def view_moved(self, before: RouteView, after: RouteView) -> None:
-        """Tell whom it concerns."""
+        """Notify the brokers of groups with a new smallest brokerId."""
         for notification in notifications(before, after):
             if self._is_bound(notification.broker_name, notification.to):
                 task = asyncio.create_task(self._send(notification))
@@ -49,7 +49,7 @@ class Notifier:
                 task.add_done_callback(self._tasks.discard)
 
     async def drain(self) -> None:
-        """Wait until everything has been sent, or has failed."""
+        """Wait until every notification has been sent, or has failed."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

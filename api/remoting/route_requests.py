@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET_ROUTEINFO_BY_TOPIC (105), the request that everything else waits for: recognised without decoding. No I/O.
+"""GET_ROUTEINFO_BY_TOPIC (105), the most frequent request of clients, recognized without decoding. No I/O.
 
 A client asks for the same topic again and again, and its header differs only in the opaque. So a header is cut at its
 opaque, and the two halves are looked up::
@@ -7,14 +7,14 @@ opaque, and the two halves are looked up::
     {"code":105,"extFields":{"topic":"orders"},"flag":0,"language":"JAVA","opaque": 43 ,"serialize…","version":513}
     `------------------------------ before --------------------------------------'      `---------- after --------'
 
-The first header of its kind is decoded in full. It is remembered only if it decodes to the same with other digits in
-that place and they come out as its opaque; so what is found is what decoding would have found. (Counter-example:
-``"extFields":{"opaque":1}``.) The opaque is never turned into a number: the reply carries the same digits. Of a
-ROCKETMQ header the opaque is bytes 5 to 9.
+The first header of its kind is decoded in full. It is remembered only under one condition: with other digits in place
+of the opaque, it decodes to the same request with these digits as opaque. So a look-up finds what decoding would find.
+(Counter-example: ``"extFields":{"opaque":1}``.) The opaque is never turned into a number: the reply has the same
+digits. In a ROCKETMQ header the opaque is bytes 5 to 9.
 
 A JSON header is also remembered as a form, which has a second gap for the topic. It is remembered only if headers with
-other topics in that gap decode to the same, but for the topic. So a request of a known client needs no decoding,
-whatever topic it asks for. Topics that nobody has are not remembered, because there is no limit to them.
+other topics in that gap decode to the same request, except for the topic. So a request of a known client needs no
+decoding, for any topic. Unknown topics are not remembered, because their number has no limit.
 """
 
 from __future__ import annotations
@@ -36,51 +36,52 @@ from schemas.limits import MAX_NAME_BYTES
 from security.signature import ACCESS_KEY
 
 MAX_DIGITS: Final = 9
-"""Nine digits always fit into an int32; a longer opaque is decoded each time."""
+"""Maximum number of digits. Nine always fit into an int32. A longer opaque is decoded each time."""
 
 _MAX_HEADER_BYTES: Final = 512
-"""Longer headers are not remembered."""
+"""Maximum size of a header that is remembered, in bytes."""
 
 _MAX_INLINE_BYTES: Final = 4096
-"""Longer ones are handled as other requests are, which are counted and bounded."""
+"""Maximum size of a header that is answered at once, in bytes. Longer ones are handled as other requests, which are
+counted and bounded."""
 
 _QUERY_BYTES: Final = 250
 """Memory of a query and its key without their contents and the cache's own, in bytes, measured with tracemalloc."""
 
 _FORMS_BYTES: Final = 256 * 1024
-"""Some 300 forms. A version of a client has one or two."""
+"""Size for some 300 forms, in bytes. A version of a client has one or two."""
 
 _FORM_BYTES: Final = 200
 """Memory of a form and its key without the key's text, in bytes."""
 
 RECENT_S: Final = 3.0
-"""A client gives a message that long to be sent."""
+"""Time that a client has to send a message, in seconds."""
 
 _UNKNOWN_BYTES: Final = 1024 * 1024
-"""Some 2,000 topics."""
+"""Size for some 2,000 topics, in bytes."""
 
 _OPAQUE: Final = b'"opaque":'
 _TOPIC: Final = b'"topic":"'
 _ZERO: Final = 48
 _JSON: Final = int(SerializeType.JSON)
 
-# To try a header with: neither occurs in the other, and no client starts here.
+# Probes for a header. None occurs in another one, and no client starts with them.
 _PROBES: Final = (b"908172635", b"716253849")
 _TOPIC_PROBES: Final = ("%RETRY%908172635", "716253849")
 
 Key = tuple[bytes, bytes] | bytes
-"""A header without its opaque."""
+"""Header without its opaque."""
 
 
 class Form(NamedTuple):
-    """Common part of requests that differ in topic and opaque alone (`remoting.codec.commands.read_route_query`).
+    """Common part of requests that differ only in topic and opaque (`remoting.codec.commands.read_route_query`).
 
     Attributes:
-        answer: Finds the reply, and sets it where it may be kept until `RouteRequests.forget_replies`.
-        remember: Is told of a request that has a reply to be kept.
-        numeric_keys: The answer has fastjson's dialect.
-        zone: Set only where the answer is filtered by it.
-        signed: extFields and body, where they name an AccessKey.
+        answer: Finds the reply, and keeps it in the request if it may be kept until `RouteRequests.forget_replies`.
+        remember: Called with a request that has a reply to keep.
+        numeric_keys: Whether the answer has fastjson's dialect.
+        zone: Zone, only if the answer is filtered by it.
+        signed: extFields and body, if they name an AccessKey.
     """
 
     answer: Callable[[RouteRequest], Reply]
@@ -95,12 +96,12 @@ class RouteRequest(msgspec.Struct, eq=False, weakref=True):
 
     Attributes:
         form: Request without the topic.
-        topic: Topic; None if the request names none.
-        plain: Encoded topic, where its characters are known to be plain (`remoting.codec.reply.is_plain`).
+        topic: Topic. None if the request names none.
+        plain: Encoded topic, if its characters are known to be plain (`remoting.codec.reply.is_plain`).
         reply: The current reply, if it has been found.
         is_used: Whether it was repeated since the cache last looked for room.
-        key: Key in `RouteRequests`; None if it is not there.
-        passed: Generation of accounts that lets it pass from any address (`api.remoting.access`).
+        key: Key in `RouteRequests`. None if it is not there.
+        passed: Generation of accounts that admits it from any address (`api.remoting.access`).
     """
 
     form: Form
@@ -123,8 +124,8 @@ class RouteRequest(msgspec.Struct, eq=False, weakref=True):
 class RouteRequests:
     """Cache of the headers of route requests, and their queries. Shared by the connections of a process.
 
-    A peer that sends any number of headers evicts none that others send meanwhile: only headers that were not repeated
-    since the cache last looked at them make room.
+    A peer that sends any number of headers cannot evict the headers of others that are in use. Only headers that were
+    not repeated since the cache last looked at them are evicted.
 
     Attributes:
         code: GET_ROUTEINFO_BY_TOPIC.
@@ -143,7 +144,7 @@ class RouteRequests:
         Args:
             answer: Function that answers a query.
             max_bytes: Maximum size of the cache.
-            may_wait: Whether a query is for `Handler.handle`, as its answer may have to wait for something.
+            may_wait: Returns whether a query is for `Handler.handle`, because its answer may have to wait.
         """
         self._answer = answer
         self._may_wait = may_wait
@@ -152,7 +153,7 @@ class RouteRequests:
         self._forms: BoundedCache[tuple[bytes, bytes, bytes], Form] = BoundedCache(_FORMS_BYTES)
         self._peek_form = self._forms.peek
         self._with_replies: WeakSet[RouteRequest] = WeakSet()
-        """Cached requests with replies: a new view costs what was asked since the last one, not what is cached."""
+        """Cached requests with replies. So a new view costs the requests since the last view, not all cached ones."""
 
     def __len__(self) -> int:
         """Return the number of cached headers."""
@@ -196,14 +197,14 @@ class RouteRequests:
         return None if self._may_wait(query) else (query, b"%d" % command.opaque)
 
     def read(self, command: RemotingCommand) -> RouteRequest:
-        """Read a request; it is not remembered."""
+        """Read a request without remembering it."""
         fields = command.ext_fields
         topic, numeric_keys, zone = read_route_query(command)
         signed = (fields, command.body) if fields and ACCESS_KEY in fields else None
         return RouteRequest(Form(self._answer, self._remember, numeric_keys, zone, signed), topic)
 
     def _of_known_form(self, key: tuple[bytes, bytes]) -> RouteRequest | None:
-        """The request whose header has these halves, if it differs from a known one by its topic alone."""
+        """Return the request of a header with these halves, if it differs from a known header only by its topic."""
         before, after = key
         head, _, rest = before.partition(_TOPIC)
         topic, _, tail = rest.partition(b'"')
@@ -213,7 +214,7 @@ class RouteRequests:
         return RouteRequest(found[0], topic.decode(), topic, key)
 
     def _learn_form(self, key: tuple[bytes, bytes], form: Form, command: RemotingCommand) -> None:
-        """Remember how a header looks around its topic, if other topics in that place decode to the same but for it."""
+        """Remember a header's text around its topic, if other topics in that place decode to the same request."""
         before, after = key
         head, found, rest = before.partition(_TOPIC)
         tail = rest.partition(b'"')[2]
@@ -226,14 +227,14 @@ class RouteRequests:
             try:
                 if decode_header(SerializeType.JSON, header, b"") != like:
                     return
-            except ProtocolError:  # a topic that ends what it stands in
+            except ProtocolError:  # the topic ends the text that it is part of
                 return
         self._forms.put((head, tail, after), form, _FORM_BYTES + len(head) + len(tail) + len(after))
 
     def _remember(self, query: RouteRequest) -> None:
-        """Find it by its header from now on, and take its reply from it when the view moves."""
+        """Find the request by its header from now on, and drop its reply when the view moves."""
         self._with_replies.add(query)
-        query.plain = None  # the reply has it
+        query.plain = None  # the reply contains it
         key = query.key
         if key is not None and self._peek(key) is None:
             signed = query.form.signed
@@ -244,20 +245,20 @@ class RouteRequests:
             self._known.put(key, query, _QUERY_BYTES + copies * length, _was_not_asked)
 
     def forget_replies(self) -> None:
-        """The view or a setting has changed."""
+        """Drop all replies, because the view or a setting has changed."""
         for query in self._with_replies:
             query.reply = None
         self._with_replies.clear()
 
 
 def _was_not_asked(query: RouteRequest) -> bool:
-    """Return whether a query was not repeated since the last check; reset its mark."""
+    """Return whether a query was not repeated since the last check. Reset its mark."""
     was_used, query.is_used = query.is_used, False
     return not was_used
 
 
 def _key(header: bytes, command: RemotingCommand) -> Key | None:
-    """The header without its opaque; None if that cannot be told apart."""
+    """Return the header without its opaque. None if the opaque cannot be found with certainty."""
     if command.serialize_type == SerializeType.ROCKETMQ:
         return header[:5] + header[9:]
     before, _, rest = header.partition(_OPAQUE)
@@ -272,22 +273,22 @@ def _key(header: bytes, command: RemotingCommand) -> Key | None:
 
 
 class UnknownTopics:
-    """Unknown topics that clients asked for, and when: which of them may be about to be created.
+    """Unknown topics that clients asked for, with the time, to find topics that may be about to be created.
 
-    A producer asks for a topic before it sends the message that creates the topic. So an unknown topic that is asked
-    for twice in a short time may be about to appear: the broker has answered the message, and its registration follows.
-    The topic that was asked for longest ago is forgotten first. No I/O, no clock.
+    A producer asks for a topic before it sends the message that creates the topic. If clients ask for an unknown topic
+    twice in a short time, it may be about to appear: the broker has answered the message, and its registration follows.
+    The topic with the oldest request is forgotten first. No I/O, no clock.
     """
 
     def __init__(self) -> None:
         self._asked: BoundedCache[str, float] = BoundedCache(_UNKNOWN_BYTES)
 
     def was_asked(self, topic: str, now_s: float) -> bool:
-        """Return whether a topic was asked for within the last `RECENT_S`; remember that it is asked for now.
+        """Return whether clients asked for a topic within the last `RECENT_S`. Remember this request.
 
         Args:
-            topic: Topic that does not exist, but may (`remoting.codec.names.may_exist`).
-            now_s: Current time, in seconds, of a clock that only goes forward.
+            topic: Topic that does not exist, but may be created (`remoting.codec.names.may_exist`).
+            now_s: Current time of a clock that only goes forward, in seconds.
         """
         before_s = self._asked.get(topic)
         self._asked.put(topic, now_s, getsizeof(topic))

@@ -26,10 +26,10 @@ _Sources = tuple[object, object]
 
 
 class SharedBodies:
-    """Shared bodies of one gateway. Lives on its event loop."""
+    """Shared bodies of one gateway. Used on its event loop."""
 
     def __init__(self) -> None:
-        """None is encoded yet."""
+        """Start without encoded bodies."""
         self._bodies: BoundedCache[_Key, tuple[tuple[object, ...], bytes]] = BoundedCache(_BODIES_BYTES)
 
     def get(self, kind: str, name: str, sources: tuple[object, ...], encode: Callable[[], bytes]) -> bytes:
@@ -44,10 +44,10 @@ class SharedBodies:
 
 
 class TopicLists:
-    """Encoded topic lists of one gateway. Lives on its event loop."""
+    """Encoded topic lists of one gateway. Used on its event loop."""
 
     def __init__(self) -> None:
-        """None is made yet."""
+        """Start without encoded lists."""
         self._bodies: BoundedCache[_Key, tuple[_Sources, bytes]] = BoundedCache(_LISTS_BYTES)
         self._making: dict[_Key, tuple[_Sources, asyncio.Future[bytes]]] = {}
 
@@ -56,8 +56,8 @@ class TopicLists:
 
         Args:
             view: View that has the names.
-            kind: Kind of the list: its part of the topics.
-            names: Returns the names; may be called in a thread.
+            kind: Kind of the list, which selects the topics.
+            names: Returns the names. It may be called in a thread.
             cluster: Cluster of the topics, if the kind depends on one.
         """
         key: _Key = kind, cluster
@@ -80,7 +80,7 @@ class TopicLists:
             finally:
                 if self._making.get(key) is making:
                     del self._making[key]
-        if not cluster or len(body) >= SHARED_BYTES:  # there is no end of clusters that nobody is in
+        if not cluster or len(body) >= SHARED_BYTES:  # requests may name any number of empty clusters
             self._bodies.put(key, (sources, body), len(body))
         return body
 
