@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gateway: what brokers, clients, admins and dashboards talk to."""
+"""The gateway: the servers for brokers, clients, admins and dashboards."""

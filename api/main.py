@@ -39,7 +39,7 @@ log = structlog.get_logger("routelake.gateway")
 Address = tuple[str, int]
 
 DRAIN_S = 8.0
-"""Time that requests in flight may take after a stop, in seconds."""
+"""Time for requests in progress after a stop, in seconds."""
 
 
 def run_gateway(
@@ -59,15 +59,15 @@ def run_gateway(
     """Run a gateway until SIGTERM, SIGINT or the parent's end.
 
     Returns:
-        The exit code: 0 after a stop, 1 if the process that writes the log has died, or a thread or task of this one.
+        Exit code: 0 after a stop, 1 if the process that writes the log, or a thread or task of this process, has died.
 
     Raises:
-        SetupError: a port is in use, a setting is unusable, or the log or the lake cannot be used as it is.
-        UnavailableError: the log cannot be reached.
+        SetupError: A port is in use, a setting is unusable, or the log or the lake is unusable.
+        UnavailableError: The log cannot be reached.
     """
     check_format(settings.lake_dir)
     give_back_large_blocks()
-    gc.disable()  # until `_calm_collector`: what the start makes stays, and is not to be looked through again and again
+    gc.disable()  # until `_calm_collector`, because objects of the start stay and need no repeated scans
     check_file_limit(remoting_settings.max_connections + http_settings.max_connections)
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
@@ -154,7 +154,7 @@ async def _run(
 
 
 def _calm_collector() -> None:
-    """Look for garbage less often: a view holds millions of objects that stay, and each request makes few in cycles."""
+    """Collect garbage less often: a view has millions of objects that stay, and each request makes few cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)

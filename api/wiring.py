@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of one gateway, wired: the only place that knows which part needs which."""
+"""Construction of the parts of one gateway. Only this module knows which part needs which."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from security.quotas import Quotas
 from security.tls_rotation import Tls
 
 _ASKED_FOR_BYTES: Final = 32 * 1024 * 1024
-"""Maximum size of encoded routes of the other view: few clients ask for it, over HTTP alone."""
+"""Maximum size of encoded routes of the other view, in bytes. Few clients ask for that view, and only over HTTP."""
 
 
 class GatewayParts:
     """A gateway and both its APIs, on one event loop.
 
-    The caller starts and stops them: ``gateway.start``, then ``server.start`` and `serve_http` of ``app``; then
-    `close_remoting`, and ``gateway.stop`` last.
+    The caller starts and stops them in this order: ``gateway.start``, ``server.start``, `serve_http` of ``app``,
+    `close_remoting`, ``gateway.stop``.
 
     Args:
         settings: Settings of the gateway.
-        log_client: Writes its events; the caller closes it, after the gateway has stopped.
+        log_client: Writer of its events. The caller closes it after the gateway has stopped.
         open_reader: Opens the log for reading.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP listener.
         policy: Mode and rules of access control.
         accounts: File of the accounts.
-        quotas: Limits for one peer; None: the defaults.
-        tls: TLS of both listeners; started and stopped with the gateway by the caller. None: all is plain.
+        quotas: Limits for one peer. None: the defaults.
+        tls: TLS of both listeners. The caller starts and stops it with the gateway. None: connections are plain.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class GatewayParts:
 
     @cached_property
     def app(self) -> HttpApp:
-        """The HTTP API, of a gateway that has started.
+        """HTTP API of a gateway that has started.
 
         Raises:
             SetupError: A token is unusable.
@@ -121,13 +121,13 @@ class GatewayParts:
         )
 
     async def close_remoting(self, drain_s: float) -> None:
-        """Finish what is under way over remoting; a connection that is closed from now on is no broker's loss."""
+        """Finish the requests in progress over remoting. A connection that closes from now on unregisters no broker."""
         self.handler.stop()
         await self.server.close(drain_s)
 
 
 def answers_of(gateway: Gateway) -> Mapping[Reads, RouteAnswers]:
-    """Encoded answers from each of a gateway's views."""
+    """Return the caches of encoded answers of a gateway's views."""
     shown = gateway.settings.reads
     found = {reads: RouteAnswers() if reads is shown else RouteAnswers(max_bytes=_ASKED_FOR_BYTES) for reads in Reads}
     for answers in found.values():
@@ -136,7 +136,7 @@ def answers_of(gateway: Gateway) -> Mapping[Reads, RouteAnswers]:
 
 
 def follow_switches(gateway: Gateway, answers: RouteAnswers) -> None:
-    """Let encoded answers follow the switches they depend on."""
+    """Update encoded answers when the switches that they depend on change."""
     gateway.follow_settings(
         lambda settings: answers.switch(
             support_acting_master=settings.support_acting_master, order_message_enable=settings.order_message_enable

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's NameServer settings: their file format, their keys, and what each means here."""
+"""RocketMQ's NameServer settings: their file format, their keys, and their meaning in routelake."""

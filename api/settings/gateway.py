@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a gateway: those it was started with, under those that UPDATE_NAMESRV_CONFIG has stored since."""
+"""Settings of a gateway: those of its start, overridden by those that UPDATE_NAMESRV_CONFIG has stored since."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Reads(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """Settings of one gateway process. Times in seconds unless named otherwise.
+    """Settings of one gateway process. Times are in seconds unless the name has another unit.
 
-    ``lake_dir`` has the tables, and what the gateway itself writes beside them; with ``lake_url`` they are there.
+    ``lake_dir`` has the tables, and the gateway's own files. With ``lake_url`` the tables are there instead.
 
-    ``clock_interval_s`` is RocketMQ's scanNotActiveBrokerInterval: how late a silent broker may be noticed. A silence
-    of the log of ``gap_s``, always longer than that, counts against no broker. A clock that leaps by more than
-    ``max_clock_leap_s`` is not believed (ADR 22; 0: every clock is).
+    ``clock_interval_s`` is RocketMQ's scanNotActiveBrokerInterval: the maximum delay until a silent broker is noticed.
+    A silence of the log of ``gap_s``, which is always longer, counts against no broker. If the clock leaps by more than
+    ``max_clock_leap_s``, its time is refused (ADR 22; 0: every time is accepted).
 
-    From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
-    ``reads`` chooses what answers show where a request does not say. If a write is not in the live view after
+    The settings from ``support_acting_master`` to ``config_black_list`` are NamesrvConfig's, under its names.
+    ``reads`` chooses the view for requests that name none. If a write is not in the live view after
     ``live_view_wait_s``, it is answered as durable, without an outcome.
-    ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change those that are live (`api.settings.keys.Use`), for all
+    ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change the live settings (`api.settings.keys.Use`), for all
     gateways at once.
 
     If more than ``self_preservation_percent`` of the live brokers would expire within one timeout, expiry pauses
-    (ADR 14; 0: never), for ``self_preservation_limit_s`` at most. It is looked at every ``preservation_interval_s``.
-    ``address`` is where clients reach the NameServer, IP:PORT, for `/rocketmq/nsaddr`; empty: the id says so.
-    ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
+    (ADR 14; 0: never), for at most ``self_preservation_limit_s``. The check runs every ``preservation_interval_s``.
+    ``address`` is the address of the NameServer for clients, IP:PORT, for `/rocketmq/nsaddr`. If it is empty, the id
+    has the address. ``shown_properties`` are further keys that GET_NAMESRV_CONFIG shows.
     """
 
     gateway_id: str
@@ -75,11 +75,11 @@ class GatewaySettings:
 
 
 def with_stored(settings: GatewaySettings, stored: Mapping[str, str | None]) -> GatewaySettings:
-    """The settings a gateway was started with, under those that UPDATE_NAMESRV_CONFIG has stored since.
+    """Return the settings of the start, overridden by those that UPDATE_NAMESRV_CONFIG has stored since.
 
     Args:
-        settings: At the start.
-        stored: {key: value} of the namespace NAMESRV_CONFIG; what is no live key, or no value for it, is left alone.
+        settings: Settings at the start.
+        stored: Values by key of the namespace NAMESRV_CONFIG. Other keys and invalid values are ignored.
     """
     live: dict[str, Any] = {}
     for name, text in stored.items():
@@ -91,12 +91,12 @@ def with_stored(settings: GatewaySettings, stored: Mapping[str, str | None]) -> 
 
 
 def shown_settings(settings: GatewaySettings) -> dict[str, str]:
-    """The keys of RocketMQ's that mean something here, sorted, and their values as Java writes them."""
+    """Return the keys of RocketMQ that have an effect in routelake, sorted, with their values as Java writes them."""
     shown = dict(settings.shown_properties)
     for key in KEYS.values():
         if key.use in (Use.LIVE, Use.START) and key.name not in BLACK_LIST and hasattr(settings, key.field):
             shown[key.name] = to_text(getattr(settings, key.field))
     for key in OWN_KEYS.values():
-        if value := getattr(settings, key.field):  # off, it is as if there were none, as in RocketMQ
+        if value := getattr(settings, key.field):  # a key that is off is not shown, as in RocketMQ
             shown[key.name] = to_text(value)
     return dict(sorted(shown.items()))

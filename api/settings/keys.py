@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every key that a namesrv.properties may hold, and what it means here. Pure.
+"""Every key that a namesrv.properties may have, and its meaning in routelake. Pure.
 
-A stock NameServer hands the file to NamesrvConfig, NettyServerConfig and NettyClientConfig, and to ControllerConfig and
-JraftConfig if it also runs the controller. Each setter of these classes is a key (MixAll.properties2Object); the test
-`tests/api/settings/test_namesrv.py` holds this list against the 5.5.0 jars. What becomes of a key:
+A stock NameServer passes the file to NamesrvConfig, NettyServerConfig and NettyClientConfig. If it also runs the
+controller, it passes the file to ControllerConfig and JraftConfig, too. Each setter of these classes is a key
+(MixAll.properties2Object). The test `tests/api/settings/test_namesrv.py` compares this list with the 5.5.0 jars. Each
+key has one of these uses:
 
 ========  ==============================================================================================================
-use       what happens
+use       effect
 ========  ==============================================================================================================
 LIVE      takes effect; UPDATE_NAMESRV_CONFIG may change it, for all gateways at once
 START     takes effect at the start of a gateway
-REFUSED   set to true, it asks for something that is not here: the start is refused
-IGNORED   thread pools, buffers and files of a JVM: named in one warning
+REFUSED   if true, asks for a function that routelake does not have, so the start is refused
+IGNORED   thread pools, buffers and files of a JVM; one warning names all of them
 ========  ==============================================================================================================
 
-needWaitForService and waitSecondsForService are START although the stock server reads them live: after the first
+needWaitForService and waitSecondsForService are START although the stock server reads them live. After the first
 seconds of a process a change could only do harm (a gate that never opens).
 
-`OWN_KEYS` are routelake's: live as well, but of no namesrv.properties.
+`OWN_KEYS` are routelake's. They are live, too, but cannot be in a namesrv.properties.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class Key(NamedTuple):
     """One key.
 
     Attributes:
-        name: The name in the file.
-        kind: boolean, int or String, as the Java setter accepts it; percent for a key of routelake.
+        name: Name in the file.
+        kind: Type that the Java setter accepts: boolean, int or String. For a key of routelake: percent.
         use: Effect of the key.
-        field: The name in Python.
-        meaning: Sentences for the reference; empty if the key is ignored.
+        field: Name in Python.
+        meaning: Sentences for the reference. Empty if the key is ignored.
     """
 
     name: str
@@ -69,7 +70,7 @@ _LIVE: Final = {
     "enableTopicList": "The lists by cluster and by unit are answered.",
     "notifyMinBrokerIdChanged": "Brokers are notified when the smallest brokerId of their group changes.",
 }
-"""Key -> meaning. Each is a boolean."""
+"""Meaning by key. Each key is a boolean."""
 
 _START: Final = {
     "needWaitForService": (
@@ -88,20 +89,20 @@ _START: Final = {
     "serverSocketBacklog": ("int", "Number of connections that the kernel queues."),
     "configBlackList": ("String", "Keys that UPDATE_NAMESRV_CONFIG cannot change either, separated by `;`."),
 }
-"""Key -> type and meaning."""
+"""Type and meaning by key."""
 
 REFUSED: Final = {
     "clusterTest": "routelake has no mode in which it asks another environment for topics that it does not know",
     "enableControllerInNamesrv": "routelake has no controller: run RocketMQ's (mqcontroller), and remove this key",
 }
-"""Key to why ``true`` is refused."""
+"""Reason why ``true`` is refused, by key."""
 
 _IGNORED: Final = (
     # NamesrvConfig
     "rocketmqHome", "configStorePath", "kvConfigPath", "productEnvName", "clientRequestThreadPoolNums",
     "defaultThreadPoolNums", "clientRequestThreadPoolQueueCapacity", "defaultThreadPoolQueueCapacity",
     "unRegisterBrokerQueueCapacity",
-    # NettyServerConfig; requests in flight are always finished at a stop
+    # NettyServerConfig; requests in progress are always finished at a stop
     "serverWorkerThreads", "serverCallbackExecutorThreads", "serverSelectorThreads", "serverOnewaySemaphoreValue",
     "serverAsyncSemaphoreValue", "serverSocketSndBufSize", "serverSocketRcvBufSize", "writeBufferHighWaterMark",
     "writeBufferLowWaterMark", "serverNettyWorkerGroupEnable", "serverPooledByteBufAllocatorEnable",
@@ -134,7 +135,7 @@ KEYS: Final = {
         *(_key(name, "", Use.IGNORED) for name in _IGNORED),
     )
 }
-"""By name."""
+"""Keys by name."""
 
 LIVE_KEYS: Final = {key.name: key for key in KEYS.values() if key.use is Use.LIVE}
 """Switches of RocketMQ that UPDATE_NAMESRV_CONFIG may change."""
@@ -165,7 +166,7 @@ def to_text(value: object) -> str:
 
 
 def parse_percent(text: str) -> int | None:
-    """A share that is less than all, ``15%`` or ``15``; ``off`` is 0. None for anything else."""
+    """Parse a share below 100 percent, such as ``15%`` or ``15``. ``off`` is 0. Return None for other text."""
     if text.lower() == "off":
         return 0
     found = _PERCENT.fullmatch(text)
@@ -173,7 +174,7 @@ def parse_percent(text: str) -> int | None:
 
 
 def nearest(name: str) -> str | None:
-    """The key most like an unknown name; None when nothing comes near."""
+    """Return the key most similar to an unknown name. None if no key is similar."""
     lowered = {key.lower(): key for key in KEYS}
     found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     return lowered[found[0]] if found else None

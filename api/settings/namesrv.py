@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contents of a namesrv.properties, checked, and applied to the settings of each part of a gateway.
 
-The file is accepted as it is: values mean what they mean to a stock NameServer, down to ``TRUE`` with a blank behind
-it, which is false (said in a warning). If the stock server would accept a mistake without a message, the start is
-refused: an unknown key, an invalid number, one key with two values.
+The file is accepted as it is. Values have the meaning that a stock NameServer gives them: even ``TRUE`` followed by a
+blank is false, with a warning. If the stock server would accept a mistake without a message, the start is refused. Such
+mistakes are an unknown key, an invalid number, and one key with two values.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from security.tls_config import TlsOptions, TlsSettings, tls_settings
 Value = bool | int | str
 
 _BOUNDS: Final = {"listenPort": (0, 65535), "scanNotActiveBrokerInterval": (1, MAX_INT)}
-"""Bounds other than 0 or more. With an interval of 0 a stock NameServer does not start, either."""
+"""Bounds that are not 0 or more. With an interval of 0 a stock NameServer does not start, either."""
 
 
 class NamesrvProperties(msgspec.Struct, frozen=True):
-    """The keys that take effect, and what there is to warn of.
+    """Keys that take effect, and warnings.
 
     Attributes:
-        values: Key to value, keys of use LIVE and START only.
+        values: Value by key, only for keys of use LIVE and START.
         warnings: Sentences for the operator.
     """
 
@@ -43,7 +43,7 @@ class NamesrvProperties(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Value]:
-        """The values by their names in Python."""
+        """Return the values by their names in Python."""
         return {KEYS[name].field: value for name, value in self.values.items()}
 
 
@@ -51,7 +51,7 @@ def read(path: Path) -> NamesrvProperties:
     """Read and check a file.
 
     Raises:
-        SetupError: The file cannot be read or accepted; the message names the line and what to do.
+        SetupError: The file cannot be read or accepted. The message names the line and the action.
     """
     try:
         data = path.read_bytes()
@@ -66,15 +66,15 @@ def read(path: Path) -> NamesrvProperties:
 
 
 def check(entries: list[Property], source: str, faults: Iterable[str] = ()) -> NamesrvProperties:
-    """Decide about every entry of a file.
+    """Check every entry of a file.
 
     Args:
         entries: Entries as parsed.
         source: The file's name, for messages.
-        faults: Errors of lines that are no entries.
+        faults: Errors of lines that are not entries.
 
     Raises:
-        SetupError: As `read`; the message names all errors.
+        SetupError: As `read`. The message names all errors.
     """
     wrong = list(faults)
     last: dict[str, Property] = {}
@@ -118,7 +118,7 @@ def _unknown(entry: Property, source: str) -> str:
 
 
 def _value(key: Key, entry: Property, source: str, warnings: list[str]) -> Value | None:
-    """The value as MixAll.properties2Object takes it; None where it does not."""
+    """Return the value as MixAll.properties2Object reads it. None if it does not accept the value."""
     if key.kind == "boolean":
         value = is_true(entry.value)
         if not value and entry.value.lower() != "false":
@@ -152,9 +152,9 @@ Address = tuple[str, int]
 
 
 def listen_address(properties: NamesrvProperties, default: Address) -> Address:
-    """Return the address to listen on when neither command line nor environment sets it.
+    """Return the address to listen on if neither command line nor environment sets it.
 
-    Without bindAddress a stock NameServer listens on every interface; here that has to be asked for.
+    Without bindAddress a stock NameServer listens on every interface. routelake does so only if bindAddress says so.
     """
     host = str(properties.values.get("bindAddress") or default[0])
     port = properties.values.get("listenPort", default[1])
@@ -164,7 +164,7 @@ def listen_address(properties: NamesrvProperties, default: Address) -> Address:
 def gateway_settings(
     settings: GatewaySettings, properties: NamesrvProperties, remoting: RemotingSettings, listen: Address
 ) -> GatewaySettings:
-    """The settings with NamesrvConfig's keys of the file, and what GET_NAMESRV_CONFIG shows of the server."""
+    """Return the settings with NamesrvConfig's keys of the file, and the keys that GET_NAMESRV_CONFIG shows."""
     known = {field.name for field in fields(GatewaySettings)}
     given: dict[str, Any] = {name: value for name, value in properties.fields().items() if name in known}
     scan_ms = properties.values.get("scanNotActiveBrokerInterval")
@@ -183,19 +183,19 @@ def gateway_settings(
 
 
 def remoting_settings(properties: NamesrvProperties, *, reuse_port: bool = False) -> RemotingSettings:
-    """NettyServerConfig's keys of the file.
+    """Return the settings with NettyServerConfig's keys of the file.
 
-    serverChannelMaxIdleTimeSeconds 0 means that silence is no reason to close, as in Netty's IdleStateHandler.
+    If serverChannelMaxIdleTimeSeconds is 0, an idle connection is not closed, as in Netty's IdleStateHandler.
 
     Raises:
-        SetupError: A ROUTELAKE_REMOTING_... variable is no number, or too small.
+        SetupError: A ROUTELAKE_REMOTING_... variable is not a number, or is too small.
     """
     defaults = RemotingSettings()
     memory_mib = _from_environment("ROUTELAKE_REMOTING_MEMORY_MIB", defaults.max_received_bytes // _MIB, 16)
     settings = RemotingSettings(
         reuse_port=reuse_port,
         max_connections=_from_environment("ROUTELAKE_REMOTING_CONNECTIONS", defaults.max_connections, 1),
-        # The largest frame has to fit in beside another one.
+        # There must be room for two of the largest frames.
         max_received_bytes=max(memory_mib * _MIB, 2 * defaults.frame_limit_bytes),
         max_unread_bytes=memory_mib * _MIB // 2,
     )
@@ -216,14 +216,14 @@ def _from_environment(name: str, default: int, lowest: int) -> int:
 
 
 def read_tls(config: Path | None, options: TlsOptions) -> TlsSettings | None:
-    """Settings from RocketMQ's tls.properties and the command line, which wins.
+    """Return the settings from RocketMQ's tls.properties and the command line, which takes precedence.
 
     Args:
-        config: Path of the file; None: there is no file.
+        config: Path of the file. None: there is no file.
         options: Options of the command line.
 
     Returns:
-        The settings; None: nothing is encrypted.
+        Settings. None: no connection is encrypted.
 
     Raises:
         SetupError: The settings cannot be read, or contradict each other.
