@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: the packages of the product under routelake/rooms. Its name and what it needs are in pyproject.toml.
+"""Build of the wheel: the packages of the product under routelake/rooms. pyproject.toml has its name and requirements.
 
-Two builds of one commit are equal byte for byte, whoever builds them, where and when (docs/how-to/operate/install.md).
+All builds of one commit are equal byte for byte, on any machine and at any time (docs/how-to/operate/install.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKAGES = (
     *("schemas", "security"),
 )
 
-# The oldest time that a zip archive can hold, as the time of every file in the wheel.
+# Time of every file in the wheel: the oldest time that a zip archive can hold.
 os.environ["SOURCE_DATE_EPOCH"] = "315532800"
 
 
@@ -27,16 +27,16 @@ class BuildPackages(build_py):
     """Copy the packages into an empty folder."""
 
     def run(self) -> None:
-        """See `build_py`. A file of an earlier build that has left the source is not in the wheel."""
+        """See `build_py`. Files of an earlier build that are no longer in the source are not in the wheel."""
         shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
 
 
 class BuildWheel(bdist_wheel):
-    """Pack files with modes that depend on no umask."""
+    """Pack files with modes that do not depend on the umask."""
 
     def write_wheelfile(self, wheelfile_base: str, *arguments: object) -> None:
-        """See `bdist_wheel`, which packs the folder above `wheelfile_base` after this."""
+        """See `bdist_wheel`. It packs the folder above `wheelfile_base` after this call."""
         super().write_wheelfile(wheelfile_base, *arguments)
         for path in Path(wheelfile_base).parent.rglob("*"):
             if path.is_file():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The asking side of the remoting protocol on asyncio: one connection to each address, opened when it is needed.
+"""Client of the remoting protocol on asyncio: one connection to each address, opened when it is needed.
 
-Many requests travel on a connection at a time; ``opaque`` ties each answer to its request. A peer's own requests, such
-as NOTIFY_MIN_BROKER_ID_CHANGE, go to `on_request`.
+A connection carries many requests at a time. ``opaque`` links each answer to its request. Requests of the peer, such as
+NOTIFY_MIN_BROKER_ID_CHANGE, go to `on_request`.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingClient, NettyRemotingAbstract, NettyClientConfig.
 """
@@ -32,25 +32,25 @@ from schemas.codes import MAX_INT, LanguageCode, ResponseCode
 from schemas.errors import ProtocolError
 
 CONNECT_TIMEOUT_S: Final = 3.0
-"""NettyClientConfig.connectTimeoutMillis."""
+"""Time limit for a connect, in seconds (NettyClientConfig.connectTimeoutMillis)."""
 ANSWER_TIMEOUT_S: Final = 3.0
 """Time limit for the answer to one request, in seconds (MQClientAPIImpl's usual timeoutMillis).
 A call can set another limit."""
 
 MAX_PORT: Final = 65_535
 _MAX_HOST: Final = 253
-"""Characters of a name in the DNS."""
+"""Maximum length of a DNS name, in characters."""
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
-"""(address, request of the peer's own) -> answer; None for none."""
+"""Handler of a peer's own request: (address, request) -> answer, or None for no answer."""
 
 Sign = Callable[[RemotingCommand], RemotingCommand]
-"""Adds the proof of the sender to a request. It does not cover opaque and language."""
+"""Adds the sender's signature to a request. The signature does not cover opaque and language."""
 
 
 class RemotingClient:
-    """Requests to any number of addresses. Lives on one event loop; use it as ``async with``."""
+    """Client for requests to any number of addresses. Belongs to one event loop. Use it with ``async with``."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class RemotingClient:
         """Create a client without connections.
 
         Args:
-            on_request: Handles a peer's request, on the event loop. None leaves requests unanswered.
-            sign: Signs each request; None: requests are not signed.
-            tls: Encrypts every connection; None: plain.
+            on_request: Handler of a peer's requests, called on the event loop. None: requests stay unanswered.
+            sign: Function that signs each request. None: requests are not signed.
+            tls: TLS context for every connection. None: connections are plain.
         """
         self._sign = sign
         self._tls = tls
@@ -72,7 +72,7 @@ class RemotingClient:
         self._links: dict[str, asyncio.Task[_Link]] = {}
 
     async def __aenter__(self) -> RemotingClient:
-        """This client."""
+        """Return this client."""
         return self
 
     async def __aexit__(
@@ -82,11 +82,11 @@ class RemotingClient:
         await self.close()
 
     async def ask(self, address: str, request: RemotingCommand, timeout_s: float = ANSWER_TIMEOUT_S) -> RemotingCommand:
-        """Send a request, wait for its answer, whatever its code.
+        """Send a request, and return its answer with any response code.
 
         Args:
-            address: host:port.
-            request: The request, whose opaque and language are filled in.
+            address: Address as host:port.
+            request: The request. Its opaque and language are set here.
             timeout_s: Time limit for connecting, sending and the answer together, in seconds.
 
         Raises:
@@ -103,11 +103,11 @@ class RemotingClient:
     async def call(
         self, address: str, request: RemotingCommand, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> RemotingCommand:
-        """`ask`, where anything but SUCCESS is an error.
+        """Send a request like `ask`, but raise an error for every answer other than SUCCESS.
 
         Raises:
             ConnectError, AnswerTimeoutError, ConnectionLostError: No answer.
-            AnswerError: Another code than SUCCESS.
+            AnswerError: The answer's code is not SUCCESS.
         """
         answer = await self.ask(address, request, timeout_s)
         if answer.code != ResponseCode.SUCCESS:
@@ -115,7 +115,7 @@ class RemotingClient:
         return answer
 
     async def send_oneway(self, address: str, request: RemotingCommand) -> None:
-        """Send a request that nobody answers.
+        """Send a request without an answer.
 
         Raises:
             ConnectError, ConnectionLostError: No connection.
@@ -130,13 +130,13 @@ class RemotingClient:
         return task is not None and task.done() and _alive(task)
 
     async def drop(self, address: str) -> None:
-        """Close the connection to one address; the next request makes a new one."""
+        """Close the connection to one address. The next request opens a new one."""
         task = self._links.pop(address, None)
         if task is not None:
             await _close(task)
 
     async def close(self) -> None:
-        """Close every connection; whoever still waits for an answer gets a ConnectionLostError."""
+        """Close every connection. Requests that still wait for an answer fail with ConnectionLostError."""
         links, self._links = list(self._links.values()), {}
         for task in links:
             await _close(task)
@@ -168,16 +168,16 @@ class RemotingClient:
                 )
         except TimeoutError:
             raise ConnectError(address, f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
-        except (OSError, ValueError) as error:  # ValueError: a name that IDNA has no form for
+        except (OSError, ValueError) as error:  # ValueError: a name that IDNA cannot encode
             raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
         return link
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """An address that a peer has registered may be any text, and what a resolver makes of that is its own.
+    """Split an address. A peer may have registered any text as an address, so a resolver gets only checked names.
 
     Raises:
-        ConnectError: The address is no ``host:port``.
+        ConnectError: The address is not ``host:port``.
     """
     host, _, port = address.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -188,7 +188,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _look(task: asyncio.Task[_Link]) -> None:
-    """Retrieve the failure of a link task, so that asyncio does not log it; the next request connects anew."""
+    """Retrieve the failure of a link task, so that asyncio does not log it. The next request connects again."""
     if not task.cancelled():
         task.exception()
 
@@ -218,9 +218,9 @@ class _Link(asyncio.Protocol):
         self._end = "the connection is closed"
 
     async def ask(self, request: RemotingCommand) -> RemotingCommand:
-        """Raises ConnectionLostError."""
+        """Send a request, and return its answer. Raises ConnectionLostError."""
         if self._transport is not None and self._transport.is_closing():
-            await self.closed.wait()  # then there is a reason
+            await self.closed.wait()  # afterwards the reason is known
         opaque = self.send(request)
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = future
@@ -230,7 +230,7 @@ class _Link(asyncio.Protocol):
             self._waiting.pop(opaque, None)
 
     def send(self, request: RemotingCommand) -> int:
-        """Write a request; returns its opaque. Raises ConnectionLostError."""
+        """Write a request, and return its opaque. Raises ConnectionLostError."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLostError(self._address, self._end)
         self._opaque = self._opaque % MAX_INT + 1
@@ -240,7 +240,7 @@ class _Link(asyncio.Protocol):
         return self._opaque
 
     async def close(self) -> None:
-        """Close after what was written has been sent."""
+        """Close the connection after all written data has been sent."""
         if self._transport is not None:
             self._transport.close()
             await self.closed.wait()
@@ -248,11 +248,11 @@ class _Link(asyncio.Protocol):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ready."""
+        """Keep the transport, because the connection is ready."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Settle what was asked; hand over what the peer asks."""
+        """Pass answers to the waiting requests, and the peer's requests to the handler."""
         try:
             received = self._incoming.receive_data(data)
         except ProtocolError as error:
@@ -262,7 +262,7 @@ class _Link(asyncio.Protocol):
             return
         for command in received:
             if not isinstance(command, RemotingCommand):
-                continue  # a route request: no peer asks us for routes
+                continue  # a route request, which no peer sends to a client
             if command.is_response:
                 future = self._waiting.get(command.opaque)
                 if future is not None and not future.done():
@@ -273,7 +273,7 @@ class _Link(asyncio.Protocol):
                     self._transport.write(encode_frame(msgspec.structs.replace(answer, opaque=command.opaque)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Every request under way fails: no answer can come any more."""
+        """Fail every waiting request, because no answer can come any more."""
         self._transport = None
         self._end = f"connection lost: {'closed by the peer' if exc is None else why_not_connected(exc)}"
         self._fail(ConnectionLostError(self._address, self._end))

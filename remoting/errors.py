@@ -2,11 +2,11 @@
 """Errors of requests that this side sends.
 
 RoutelakeError
-├── NothingDoneError         answered, but there was nothing to do
+├── NothingDoneError         answered, but there was nothing to change
 └── ClientError
     ├── ConnectError         no connection; nothing was sent
-    ├── AnswerTimeoutError   sent, but not answered in time: it may have happened
-    ├── ConnectionLostError  sent, then the connection closed: it may have happened
+    ├── AnswerTimeoutError   sent, but not answered in time: the request may have taken effect
+    ├── ConnectionLostError  sent, then the connection closed: the request may have taken effect
     └── AnswerError          answered with an error code
 """
 
@@ -23,11 +23,11 @@ from schemas.errors import RoutelakeError
 
 
 class NothingDoneError(RoutelakeError):
-    """A peer said OK to a change, and also that there was nothing to change."""
+    """A peer answered OK to a change, and reported that there was nothing to change."""
 
 
 class ClientError(RoutelakeError):
-    """A request to a peer did not succeed. ``address`` says which peer, ``reason`` why."""
+    """A request to a peer failed. ``address`` is the address of the peer, and ``reason`` the reason."""
 
     def __init__(self, address: str, message: str, /, **fields: object) -> None:
         self.address = address
@@ -36,15 +36,15 @@ class ClientError(RoutelakeError):
 
 
 class ConnectError(ClientError):
-    """No connection could be made; nothing was sent (RemotingConnectException)."""
+    """No connection could be opened. Nothing was sent (RemotingConnectException)."""
 
 
 class AnswerTimeoutError(ClientError):
-    """No answer in time; whether the request took effect is not known (RemotingTimeoutException)."""
+    """No answer came in time. It is unknown whether the request took effect (RemotingTimeoutException)."""
 
 
 class ConnectionLostError(ClientError):
-    """The connection closed before the answer came; whether the request took effect is not known."""
+    """The connection closed before the answer came. It is unknown whether the request took effect."""
 
 
 class AnswerError(ClientError):
@@ -63,14 +63,14 @@ class AnswerError(ClientError):
 
 
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-"""Number as OSError prints it. A name with several addresses fails as one OSError that has no errno and no cause, only
-the texts of all of them ("Multiple exceptions: ..."): asyncio before 3.12 and uvloop keep nothing else."""
+"""Error number as OSError prints it. If a name has several addresses, asyncio before 3.12 and uvloop raise one OSError
+without errno and cause. It has only the texts of all errors ("Multiple exceptions: ...")."""
 
 
 def why_not_connected(error: BaseException) -> str:
-    """Return why no connection could be made, in the system's words.
+    """Return the reason why no connection could be opened, in the system's words.
 
-    The texts of libraries hold Python's tuples, or say nothing.
+    The texts of libraries contain Python tuples, or no reason.
     """
     if isinstance(error, socket.gaierror) and error.strerror:
         return error.strerror
@@ -84,7 +84,7 @@ def why_not_connected(error: BaseException) -> str:
 
 
 def why_not_listening(error: OSError) -> str:
-    """The reason for which an address cannot be listened on, and what to do; without the full stop."""
+    """The reason why an address cannot be listened on, and the remedy, without the last full stop."""
     remedies = {
         errno.EADDRINUSE: "another process listens there. Stop it (`ss -ltnp` names it), or choose another port",
         errno.EACCES: "ports below 1024 need privileges. Choose a higher one",
@@ -94,7 +94,7 @@ def why_not_listening(error: OSError) -> str:
 
 
 def why_not_tls(error: Exception) -> str:
-    """OpenSSL's reason in small letters, without where in its sources it was."""
+    """OpenSSL's reason in small letters, without its source location."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate was not accepted: {error.verify_message}"
     reason = error.reason if isinstance(error, ssl.SSLError) else None

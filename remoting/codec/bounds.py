@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eviction: the choice of what ends when peers ask for more than there is for all of them. No I/O.
+"""Eviction: the choice of the connections to close if peers together exceed a bound. No I/O.
 
 Every bound of a gateway that all peers share has the same rule: the address that has most loses.
 
-* Of memory, and of idle connections, an address has byte-seconds (`to_evict`). So neither many small holders nor a
-  large one that is quick about it gain or lose by it. A broker that sends 20 MB in half a second is far behind a peer
-  that lets 1 MB lie for a minute, also at the same address (a NAT, a proxy).
-* Long polls, subscribers and questions count alike, however long they last (`largest_address`, `FairLimit`). There, an
-  address that has most itself gets no more.
+* Memory is counted in byte-seconds for each address (`to_evict`). So neither many small connections nor a large and
+  fast one have an advantage. A broker that sends 20 MB in half a second counts far less than a peer that holds 1 MB for
+  a minute. This is also true at the same address (a NAT, a proxy).
+* Long polls, subscribers and questions count one each, for any duration (`largest_address`, `FairLimit`). There, the
+  address that has most gets no more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 _FRESH_S: Final = 1.0
-"""Added to every age: of what has just come, the larger weighs more."""
+"""Time added to every age, in seconds. So of bytes that have just arrived, the larger number weighs more."""
 
 
 class Holding(NamedTuple, Generic[T]):
@@ -42,7 +42,7 @@ class Holding(NamedTuple, Generic[T]):
 
 
 def to_evict(holdings: Iterable[Holding[T]], excess_bytes: int, now_s: float) -> list[T]:
-    """The connections to evict so that at least ``excess_bytes`` become free, if so much is held.
+    """The connections to evict so that at least ``excess_bytes`` become free, or all if they hold less.
 
     Args:
         holdings: All connections that hold bytes.
@@ -72,18 +72,18 @@ def to_evict(holdings: Iterable[Holding[T]], excess_bytes: int, now_s: float) ->
 
 
 def is_far_over(held_bytes: int, limit_bytes: int) -> bool:
-    """Decide if so much is held that a connection is evicted at once."""
+    """Return whether so much is held that a connection is evicted immediately."""
     return held_bytes > limit_bytes * 3 // 2
 
 
 def over_limit(
     holdings: Iterable[Holding[T]], held_bytes: int, limit_bytes: int, now_s: float, after_s: float
 ) -> list[T]:
-    """The connections to evict because more is held than the limit, until a quarter of it is free.
+    """The connections to evict because more is held than the limit, until a quarter of the limit is free.
 
-    The first pieces of many frames may cross the limit in the same moment. So, up to half as much again, only those
-    are evicted that have held something for a while, and only if they hold enough: where those who hold most have just
-    come, small frames that wait for their turn would go in vain.
+    The first pieces of many frames may cross the limit at the same time. So up to half above the limit, only
+    connections that have held bytes for some time are evicted, and only if they hold enough. If the largest holders
+    have just arrived, to evict waiting small frames would not free enough.
 
     Args:
         holdings: All connections that can be evicted.
@@ -100,12 +100,13 @@ def over_limit(
 
 
 def largest_address(counts: dict[str, int], newcomer: str, tie: Callable[[str], int] | None = None) -> str:
-    """The address that has most, once it has what the newcomer asks for.
+    """The address that has most, if the newcomer's request is counted too.
 
     Args:
         counts: Number that each address has.
-        newcomer: The address that asks for one more.
-        tie: Ranks addresses with equal counts: the highest loses. If equal again, or None, the newcomer loses.
+        newcomer: Address that asks for one more.
+        tie: Rank of an address, for equal counts. The highest rank loses. Without it, or if the ranks are equal too,
+            the newcomer loses.
     """
     own = counts.get(newcomer, 0) + 1
     most = max(own, max(counts.values(), default=0))
@@ -116,10 +117,10 @@ def largest_address(counts: dict[str, int], newcomer: str, tie: Callable[[str], 
 
 
 class FairLimit(Generic[T]):
-    """A bounded number of entries that count alike; `admit` evicts the oldest of the address that has most.
+    """A bounded number of entries that count one each. `admit` evicts the oldest entry of the address that has most.
 
     Attributes:
-        limit: The most entries.
+        limit: Maximum number of entries.
     """
 
     def __init__(
@@ -131,9 +132,9 @@ class FairLimit(Generic[T]):
         """Start without entries.
 
         Args:
-            limit: The most entries.
-            evict: Ends an entry, which is no longer counted.
-            on_evicted: Gets the address of each entry that is evicted or not admitted.
+            limit: Maximum number of entries.
+            evict: Callback that ends an entry after it was removed.
+            on_evicted: Callback with the address of each entry that is evicted or not admitted.
         """
         self.limit = limit
         self._evict = evict
@@ -145,7 +146,7 @@ class FairLimit(Generic[T]):
         return len(self._addresses)
 
     def __iter__(self) -> Iterator[T]:
-        """Go through the entries, the oldest first."""
+        """Iterate over the entries, the oldest first."""
         return iter(self._addresses)
 
     def __contains__(self, entry: T) -> bool:
@@ -156,7 +157,7 @@ class FairLimit(Generic[T]):
         return self._counts[address]
 
     def admit(self, entry: T, address: str) -> bool:
-        """Add an entry if there is room, or room can be made; False where its own address has most."""
+        """Add an entry. At the limit, evict one first. Returns False if the entry's own address has most."""
         if len(self._addresses) >= self.limit:
             most = largest_address(self._counts, address)
             self._on_evicted(most)
@@ -169,12 +170,12 @@ class FairLimit(Generic[T]):
         return True
 
     def add(self, entry: T, address: str) -> None:
-        """Add an entry, whatever the limit."""
+        """Add an entry, even beyond the limit."""
         self._addresses[entry] = address
         self._counts[address] += 1
 
     def discard(self, entry: T) -> None:
-        """Take an entry out, if it is there."""
+        """Remove an entry if it exists."""
         address = self._addresses.pop(entry, None)
         if address is not None:
             self._counts[address] -= 1
@@ -183,7 +184,7 @@ class FairLimit(Generic[T]):
 
 
 def address_of(host: str) -> str:
-    """Return the unit that counts as one address: an IPv4 address, or the /64 that one machine has of IPv6."""
+    """Return the unit that counts as one address: an IPv4 address, or the IPv6 /64 network of a machine."""
     if ":" not in host:
         return host
     try:
@@ -195,5 +196,5 @@ def address_of(host: str) -> str:
 
 @lru_cache(10_000)
 def address_of_peer(peer: str) -> str:
-    """`address_of` of a peer, from host:port."""
+    """Return `address_of` for the host of a host:port."""
     return address_of(peer.rpartition(":")[0].strip("[]"))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to events, and request headers: what each request says, and what RocketMQ makes of one that says too little.
+"""Conversion of requests to events, and request headers, with RocketMQ's behaviour for missing fields.
 
-A header field is taken from ``extFields`` by its exact name. One that is absent or does not parse is null and nothing
-more: "required" is not enforced (RemotingCommand.decodeCommandCustomHeader). What then happens is decided per request:
+A header field is read from ``extFields`` by its exact name. A field that is absent or cannot be parsed is null. As in
+RocketMQ, "required" is not enforced (RemotingCommand.decodeCommandCustomHeader). Each request handles nulls its way:
 
 ==========  ==================================================================================================
 request     outcome of nulls
@@ -17,8 +17,8 @@ request     outcome of nulls
             live row of (clusterName, brokerAddr) is refreshed; here liveness also belongs to a brokerName)
 ==========  ==================================================================================================
 
-`to_event` returns None where nothing happens and raises `RefusedError` where SYSTEM_ERROR is the answer. Names that
-cannot be stored (`remoting.codec.names`) are refused where a row would be written; elsewhere nothing bears them.
+If nothing happens, `to_event` returns None. If the answer is SYSTEM_ERROR, it raises `RefusedError`. A request that
+would write a row is refused if a name cannot be stored (`remoting.codec.names`). Other requests find no such name.
 
 Sources (5.5.0): DefaultRequestProcessor, RouteInfoManager, KVConfigManager and the header classes in
 org.apache.rocketmq.remoting.protocol.header.namesrv.
@@ -70,11 +70,11 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
 
 class RefusedError(BadRequestError):
-    """A request answered with an error code; ``str()`` is the remark.
+    """Error: the request is answered with an error code. ``str()`` is the remark.
 
     Attributes:
-        code: ResponseCode.
-        ext_fields: {} where RocketMQ's answer carries the key nevertheless, None where an exception ends it.
+        code: ResponseCode of the answer.
+        ext_fields: {} if RocketMQ's answer has the key extFields, None if RocketMQ answers after an exception.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class RefusedError(BadRequestError):
 
 
 def read_int(command: RemotingCommand, name: str) -> int | None:
-    """An Integer field: null when absent or no int (Integer.parseInt)."""
+    """Read an Integer field. Return None if it is absent or not an int (Integer.parseInt)."""
     return _parse(command.ext(name), MIN_INT, MAX_INT)
 
 
 def read_long(command: RemotingCommand, name: str) -> int | None:
-    """A Long field: null when absent or no long (Long.parseLong)."""
+    """Read a Long field. Return None if it is absent or not a long (Long.parseLong)."""
     return _parse(command.ext(name), MIN_LONG, MAX_LONG)
 
 
 def read_bool(command: RemotingCommand, name: str) -> bool | None:
-    """A Boolean field: null when absent, true only for "true" in any letter case (Boolean.parseBoolean)."""
+    """Read a Boolean field, or None if it is absent. Only "true" in any letter case is True (Boolean.parseBoolean)."""
     text = command.ext(name)
     return None if text is None else text.lower() == "true"
 
@@ -113,7 +113,7 @@ def _parse(text: str | None, lowest: int, highest: int) -> int | None:
 
 
 class BrokerHeader(msgspec.Struct, frozen=True):
-    """The four fields that say which broker, of 103, 104, 322, 901 and 904."""
+    """The four fields that identify a broker in 103, 104, 322, 901 and 904."""
 
     cluster_name: str | None
     broker_name: str | None
@@ -122,11 +122,11 @@ class BrokerHeader(msgspec.Struct, frozen=True):
 
 
 def read_route_query(command: RemotingCommand) -> tuple[str | None, bool, str | None]:
-    """Read the topic, the dialect and the zone that a GET_ROUTEINFO_BY_TOPIC asks for.
+    """Read the topic, the dialect and the zone of a GET_ROUTEINFO_BY_TOPIC.
 
     Returns:
-        Its topic; whether the answer has fastjson's dialect with bare numeric keys; its zone, None unless the answer
-        is to be filtered by it. A filtered answer is decoded and encoded again by ZoneRouteRPCHook, in that dialect.
+        The topic; whether the answer has fastjson's dialect with unquoted numeric keys; the zone if the answer is to be
+        filtered by it, otherwise None. ZoneRouteRPCHook encodes a filtered answer again, in that dialect.
 
     Source: GetRouteInfoRequestHeader, ClientRequestProcessor.getRouteInfoByTopic, ZoneRouteRPCHook.doAfterResponse.
     """
@@ -151,7 +151,7 @@ def read_broker_header(command: RemotingCommand) -> BrokerHeader:
 
 
 class RegisterBrokerHeader(msgspec.Struct, frozen=True):
-    """RegisterBrokerRequestHeader without those four, and ``__ZONE_NAME``."""
+    """RegisterBrokerRequestHeader without the four fields of `BrokerHeader`, and ``__ZONE_NAME``."""
 
     ha_server_addr: str | None
     heartbeat_timeout_millis: int | None
@@ -162,7 +162,7 @@ class RegisterBrokerHeader(msgspec.Struct, frozen=True):
 
 
 def read_register_broker_header(command: RemotingCommand) -> RegisterBrokerHeader:
-    """RegisterBrokerRequestHeader; a bodyCrc32 that is no int is 0, as if absent."""
+    """Read the fields of RegisterBrokerRequestHeader. A bodyCrc32 that is absent or not an int is 0."""
     return RegisterBrokerHeader(
         command.ext("haServerAddr"),
         read_long(command, "heartbeatTimeoutMillis"),
@@ -177,14 +177,14 @@ def read_register_broker_header(command: RemotingCommand) -> RegisterBrokerHeade
 
 
 class RequestContext(msgspec.Struct, frozen=True):
-    """Data beside the request that its event needs.
+    """Data for the event in addition to the request.
 
     Attributes:
         actor: Sender of the request.
-        channel: The connection that a registration binds to.
-        now_ms: Time for a DataVersion without timestamp.
-        delete_absent_topics: The gateway's deleteTopicWithBrokerRegistration.
-        inflated_limit_bytes: Bound of a compressed registration.
+        channel: Connection to which a registration is bound.
+        now_ms: Time for a DataVersion without timestamp, in milliseconds.
+        delete_absent_topics: The gateway's setting deleteTopicWithBrokerRegistration.
+        inflated_limit_bytes: Maximum size of a compressed registration after inflation, in bytes.
     """
 
     actor: Actor
@@ -195,14 +195,14 @@ class RequestContext(msgspec.Struct, frozen=True):
 
 
 def to_event(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
-    """Convert a request to the event that goes on the event log.
+    """Convert a request to an event for the event log.
 
     Args:
         command: A request with one of `EVENT_CODES`.
         context: Context of this request.
 
     Returns:
-        The event, or None when the answer is the request's ordinary OK and nothing happens.
+        The event, or None if the answer is the request's ordinary OK and nothing happens.
 
     Raises:
         RefusedError: The answer is an error.
@@ -218,10 +218,10 @@ def to_event(command: RemotingCommand, context: RequestContext) -> AnyEvent | No
 
 
 def check_header_fields(command: RemotingCommand) -> None:
-    """Refuse what no peer has a use for: fields are kept, and repeated, by whoever remembers a request.
+    """Refuse more or longer header fields than any peer needs, because parts of the gateway keep copies of requests.
 
     Raises:
-        RefusedError: There are too many, or too long ones.
+        RefusedError: There are too many fields, or a field is too long.
     """
     problem = fields_problem(command)
     if problem is not None:
@@ -297,7 +297,7 @@ _key: Final = partial(check_key, "name")
 
 
 def _existing_names(broker: BrokerHeader) -> tuple[str, str, str] | None:
-    """Names of a broker that may exist; None when none can have registered under them."""
+    """The names of a broker, or None if no broker can have registered under these names."""
     cluster_name = existing(broker.cluster_name, _key)
     broker_name = existing(broker.broker_name, check_broker_name)
     broker_addr = existing(broker.broker_addr, _key)
@@ -307,7 +307,7 @@ def _existing_names(broker: BrokerHeader) -> tuple[str, str, str] | None:
 
 
 def _delete_topic(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
-    """216, DefaultRequestProcessor.deleteTopicInNamesrv; an empty clusterName is none."""
+    """216, DefaultRequestProcessor.deleteTopicInNamesrv. An empty clusterName counts as absent."""
     topic = existing(command.ext("topic"))
     given_cluster = command.ext("clusterName") or None
     cluster_name = existing(given_cluster, _key)
@@ -371,14 +371,14 @@ _BUILDERS: Final[dict[int, Callable[[RemotingCommand, RequestContext], AnyEvent 
 }
 
 EVENT_CODES: Final = frozenset(_BUILDERS)
-"""Requests that `to_event` knows. 217 is not among them: which rows it writes depends on the view."""
+"""Codes of the requests that `to_event` converts. 217 is missing because the rows that it writes depend on the view."""
 
 
 def read_topic_registration(command: RemotingCommand) -> tuple[str, list[RegisterTopicQueue]] | None:
     """217, DefaultRequestProcessor.registerTopicToNamesrv: the topic and its queueDatas, in order.
 
     Returns:
-        None when there is nothing to register: OK, nothing happens.
+        The topic and its queueDatas, or None if there is nothing to register (the answer is OK).
 
     Raises:
         RefusedError: The body cannot be decoded, or a name cannot be stored.
@@ -394,10 +394,10 @@ def read_topic_registration(command: RemotingCommand) -> tuple[str, list[Registe
 def rows_to_register(
     rows: Sequence[RegisterTopicQueue], brokers: Container[str], *, topic_exists: bool
 ) -> list[RegisterTopicQueue]:
-    """Select the rows of a 217 to write: of a new topic all or none, else those before the first unknown broker.
+    """Select the rows of a 217 to write: for a new topic all or none, otherwise those before the first unknown broker.
 
     Args:
-        rows: As `read_topic_registration` has them.
+        rows: Rows from `read_topic_registration`.
         brokers: Names of the broker groups that are registered.
         topic_exists: Whether the topic has a row already.
 

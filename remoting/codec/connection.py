@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection's bytes to frames, however they are cut. No I/O, no clock.
+"""Bytes of one connection to frames, for pieces of any size. No I/O, no clock.
 
-A frame is refused as soon as its length field, or its header mark behind it, has arrived: nothing is gathered on the
-account of an announced length. What has arrived of an unfinished frame is gathered in one buffer that grows with it, so
-that neither a byte at a time nor 64 MiB in small pieces costs more than the bytes themselves. A frame that is larger
-than every request but one ever needs is refused as soon as its header says that it is none of these registrations.
+A bad frame is refused as soon as its length field, or the header mark after it, has arrived. No memory is reserved for
+an announced length. The bytes of an unfinished frame are kept in one buffer that grows with them. So single bytes and
+64 MiB in small pieces cost no more than the bytes themselves. Only a registration needs a large frame. Every other
+large frame is refused as soon as its header has arrived.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyDecoder, NettyRemotingServer.HandshakeHandler.
 """
@@ -34,25 +34,26 @@ from schemas.codes import RequestCode
 from schemas.errors import ProtocolError
 
 PLAIN_FRAME_LIMIT_BYTES: Final = 2 * 1024 * 1024
-"""Largest frame of a request that is no REGISTER_BROKER: those have their topics in the body, the others next to
-nothing, or one KV value, of which JSON may make six times as much (`schemas.limits.MAX_KV_VALUE_BYTES`)."""
+"""Maximum frame of a request other than REGISTER_BROKER, in bytes. Only a registration has topics in its body. Other
+requests are small, or have one KV value, which is up to six times as long in JSON
+(`schemas.limits.MAX_KV_VALUE_BYTES`)."""
 _PLAIN_LENGTH: Final = PLAIN_FRAME_LIMIT_BYTES - LENGTH_BYTES
 _unpack_length = struct.Struct(">i").unpack_from
 _unpack_start = struct.Struct(">iI").unpack_from
 
 
 class CachedRequest(Protocol):
-    """The common part of all requests that differ in their opaque alone.
+    """The common part of all requests that differ only in their opaque.
 
     Attributes:
-        reply: The reply of the moment, if it is known already.
+        reply: The current reply, if it is already known.
     """
 
     @property
     def reply(self) -> Reply | None: ...  # noqa: D102
 
     def answer(self) -> Reply:
-        """The reply of the moment; what this raises becomes one."""
+        """Return the current reply. An exception becomes an error reply."""
 
 
 Recognised = tuple[CachedRequest, bytes]
@@ -60,28 +61,28 @@ Recognised = tuple[CachedRequest, bytes]
 
 
 class RequestCache(Protocol):
-    """Cache of requests that a server gives to its connections. Called on its event loop; waits for nothing."""
+    """Cache of requests for the connections of a server. It is called on the event loop and never waits."""
 
     @property
     def code(self) -> int:
-        """The one request code that it recognises."""
+        """The only request code that the cache recognises."""
 
     def find(self, serialize_type: int, header: bytes) -> Recognised | None:
-        """Recognise a header that has no body behind it; None: it has to be decoded."""
+        """Recognise the header of a request without a body. None: the request has to be decoded."""
 
     def learn(self, header: bytes, command: RemotingCommand) -> Recognised | None:
-        """The same of a request that was decoded from this header; None: it is for `Handler.handle`."""
+        """Recognise a request that was decoded from this header. None: the request is for `Handler.handle`."""
 
 
 Received = RemotingCommand | Recognised
-"""A request in full, or one that was recognised."""
+"""A decoded request, or a recognised one."""
 
 
 class RemotingConnection:
-    """The receiving side of one connection: the server's, or with `keep_responses` the client's.
+    """The receiving side of one connection, for the server or, with `keep_responses`, for the client.
 
     Attributes:
-        error: Set once the bytes made no sense; what came before was returned, nothing after it is read.
+        error: Error of the first invalid bytes, or None. Frames before them were returned. Later bytes are not read.
     """
 
     __slots__ = (
@@ -106,9 +107,9 @@ class RemotingConnection:
         """Start at the first byte.
 
         Args:
-            frame_limit_bytes: Largest whole frame.
-            inline: Recognises requests; None: all are decoded.
-            keep_responses: Return frames with the response bit, too: this side asks.
+            frame_limit_bytes: Maximum size of a whole frame, in bytes.
+            inline: Cache that recognises requests. None: all requests are decoded.
+            keep_responses: Whether to return frames with the response bit too, for a client.
         """
         self._inline = inline
         self._keep_responses = keep_responses
@@ -117,35 +118,35 @@ class RemotingConnection:
         self._needed = 1
         self._announced = 0
         self._head: RemotingCommand | None = None
-        """Head, without the body, of a large frame that has begun."""
+        """Decoded header of an unfinished large frame, without the body."""
         self._may_have_preamble = True
         self.error: ProtocolError | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """Number of bytes kept of a frame that has begun but not ended."""
+        """Number of bytes that have arrived of an unfinished frame."""
         return len(self._buffer)
 
     @property
     def announced_bytes(self) -> int:
-        """The size of the frame that has begun but not ended, as far as it has said it; 0 before."""
+        """Size of an unfinished frame by its length field, in bytes, or 0 while the size is unknown."""
         return self._announced if self._buffer else 0
 
     def drop_unfinished(self) -> None:
-        """Let go of a frame that has begun: the connection ends."""
+        """Drop an unfinished frame, because the connection ends."""
         self._buffer = bytearray()
         self._head = None
-        if self.error is not None:  # its traceback has the bytes, and this object, which has it
+        if self.error is not None:  # its traceback refers to the bytes and, in a cycle, to this object
             self.error = ProtocolError(str(self.error))
 
     def receive_data(self, data: bytes) -> list[Received]:
-        """Take what the peer sent next.
+        """Receive the peer's next bytes.
 
         Returns:
-            The requests that it completes. If an error follows them, `error` is set and the next call raises it.
+            The requests that the bytes complete. If invalid bytes follow, `error` is set and the next call raises it.
 
         Raises:
-            ProtocolError: The bytes are no frame. The connection must be closed; there is no way back in.
+            ProtocolError: The bytes are not a frame. The connection must be closed.
         """
         if self.error is not None:
             raise self.error
@@ -171,7 +172,7 @@ class RemotingConnection:
         return received
 
     def _skip_preamble(self, data: bytes) -> int:
-        """Return the offset of the first frame; leave `_may_have_preamble` set while the offset is unknown."""
+        """Return the offset of the first frame. While it is unknown, `_may_have_preamble` stays set."""
         size = preamble_bytes(data)
         if size is None:
             self._needed = len(data) + 1
@@ -180,10 +181,10 @@ class RemotingConnection:
         return size
 
     def _take_frames(self, data: bytes, at: int, received: list[Received]) -> int:
-        """Append the whole frames from `at` on; note what is needed for the next one.
+        """Append the complete frames from `at` on. Set `_needed` to the number of bytes for the next step.
 
         Returns:
-            Where the unfinished frame starts.
+            The offset at which the unfinished frame starts.
         """
         inline = self._inline
         longest = self._frame_limit_bytes - LENGTH_BYTES
@@ -223,7 +224,7 @@ class RemotingConnection:
                 decode = decode_long_header if is_long else decode_header
                 command = decode(mark >> 24, header, data[body_at:end])
             at = end
-            # A server has not asked: it drops answers, as RocketMQ's does one with an opaque that it does not know.
+            # A server sends no such requests, so it drops answers, as RocketMQ drops answers with an unknown opaque.
             if self._keep_responses or not command.flag & FLAG_RESPONSE:
                 recognised = None if inline is None else inline.learn(header, command)
                 received.append(command if recognised is None else recognised)
@@ -236,7 +237,7 @@ class RemotingConnection:
 
 
 def _decode_head(mark: int, header: bytes, size: int) -> RemotingCommand:
-    """Decode the header of a large frame, once, and refuse the frame if it is no registration.
+    """Decode the header of a large frame, once, and refuse the frame if it is not a registration.
 
     Args:
         mark: Second word of the frame, as a number: serialization type and header length.
@@ -244,7 +245,7 @@ def _decode_head(mark: int, header: bytes, size: int) -> RemotingCommand:
         size: Size of the whole frame, in bytes.
 
     Raises:
-        ProtocolError: The frame is no registration, or has more header fields than are accepted.
+        ProtocolError: The frame is not a registration, or has too many header fields.
     """
     command = decode_header(mark >> 24, header, b"")
     if command.code != RequestCode.REGISTER_BROKER:

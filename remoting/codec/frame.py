@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One remoting frame: bytes to `RemotingCommand` and back. No I/O, no clock.
+"""Encoder and decoder of one remoting frame: bytes to `RemotingCommand` and back. No I/O, no clock.
 
     0        4    5          8                8+headerLen        4+length
     +--------+----+----------+----------------+-----------------+
@@ -7,8 +7,8 @@
     +--------+----+----------+----------------+-----------------+
       int32   uint8   uint24
 
-``length`` counts what follows it: 4 + headerLen + body. ``type`` is 0 for a JSON header, 1 for a ROCKETMQ header. All
-integers are big-endian, all text is UTF-8. A body of length zero is the same as none.
+``length`` is the number of bytes after it: 4 + headerLen + body. ``type`` is 0 for a JSON header, 1 for a ROCKETMQ
+header. All integers are big-endian, all text is UTF-8. A body of length zero is the same as no body.
 
 A JSON header is an object: ``code``, ``extFields`` (text to text), ``flag``, ``language`` (name), ``opaque``,
 ``remark``, ``serializeTypeCurrentRPC`` (informative), ``version``. A ROCKETMQ header is
@@ -16,7 +16,7 @@ A JSON header is an object: ``code``, ``extFields`` (text to text), ``flag``, ``
     int16 code | int8 language | int16 version | int32 opaque | int32 flag | int32 n, n bytes remark
     | int32 n, n bytes of extFields: (int16 n, n bytes key | int32 n, n bytes value)*
 
-Bit 0 of ``flag`` marks a response, bit 1 a oneway request; a response echoes its request's ``opaque``.
+Bit 0 of ``flag`` marks a response, bit 1 a oneway request. A response repeats the ``opaque`` of its request.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RemotingCommand, RocketMQSerializable, RemotingSerializable.
 """
@@ -41,18 +41,19 @@ LENGTH_BYTES: Final = 4
 MIN_LENGTH: Final = 4
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 HEADER_LIMIT_BYTES: Final = 64 * 1024
-"""Largest header of a request. Stock peers send some hundred bytes; PUT_KV_CONFIG alone has its value there."""
+"""Maximum header of a request, in bytes. Stock peers send some hundred bytes. Only PUT_KV_CONFIG may have more, because
+its value is in the header."""
 _LONG_HEADER_TEXTS: Final = 128
-"""Most texts in a longer one: it has one long value, and is not made of many fields."""
+"""Maximum number of texts in a longer header. Such a header has one long value, and not many fields."""
 DEFAULT_FRAME_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""Largest whole frame. RocketMQ's is 16 MiB, and a JVM property. 100,000 topics in one registration need about 18 MB.
-It is no setting: other settings bound the memory of all frames together."""
+"""Maximum size of a whole frame, in bytes. In RocketMQ it is a JVM property, 16 MiB by default. A registration of
+100,000 topics needs about 18 MB. It is not a setting here, because settings bound the memory of all frames together."""
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
 _Int = Annotated[int, msgspec.Meta(ge=MIN_INT, le=MAX_INT)]
-# Members of an enum are slow to look up.
+# Plain numbers, because the lookup of enum members is slow.
 _JSON: Final = int(SerializeType.JSON)
 _ROCKETMQ: Final = int(SerializeType.ROCKETMQ)
 _LANGUAGES: Final = {language.name: language for language in LanguageCode}
@@ -68,8 +69,10 @@ _FRAME_START = struct.Struct(">iI")
 class RemotingCommand(msgspec.Struct):
     """A request or a response.
 
-    ``language`` is None when the peer named one that is not known. ``ext_fields`` is None when the key was absent; its
-    null values are left out. ``serialize_type`` is how the header was written.
+    Attributes:
+        language: Language of the peer. An unknown language becomes None.
+        ext_fields: Header fields without null values. None: the key was absent.
+        serialize_type: Encoding of the header.
     """
 
     code: int
@@ -89,11 +92,11 @@ class RemotingCommand(msgspec.Struct):
 
     @property
     def is_oneway(self) -> bool:
-        """Return whether flag bit 1 is set: no answer is expected, nor sent."""
+        """Return whether flag bit 1 is set. Then no answer is expected or sent."""
         return bool(self.flag & FLAG_ONEWAY)
 
     def ext(self, name: str) -> str | None:
-        """One extFields value; None when absent or null."""
+        """Return one value of extFields, or None if it is absent or null."""
         return None if self.ext_fields is None else self.ext_fields.get(name)
 
 
@@ -109,7 +112,7 @@ _HTTP_STARTS: Final = frozenset(
 _HTTP_2_START: Final = int.from_bytes(b"PRI ")
 _HTTP_ANSWER: Final = int.from_bytes(b"HTTP")
 _TLS_START: Final = 0x1603
-"""ContentType handshake, and the major version of every TLS."""
+"""First two bytes of every TLS connection: ContentType handshake, and the major version."""
 
 _ALPN_WITH_H2 = re.compile(rb"\x00\x10\x00.\x00.(?:.{0,64}?)\x02h2", re.DOTALL)
 
@@ -123,10 +126,10 @@ def offers_h2(client_hello: bytes) -> bool:
 
 
 def check_length(length: int, frame_limit_bytes: int) -> None:
-    """Refuse a length field, before anything is read on its account (NettyDecoder).
+    """Check a length field before the frame is read (NettyDecoder).
 
     Raises:
-        ProtocolError: Below the four bytes that every frame has, or over the limit.
+        ProtocolError: The length is below the four bytes of every frame, or over the limit.
     """
     if length < MIN_LENGTH:
         raise ProtocolError(
@@ -155,14 +158,14 @@ def check_length(length: int, frame_limit_bytes: int) -> None:
 
 
 def check_mark(mark: int, length: int) -> None:
-    """Refuse a header type and header length (RemotingCommand.decode).
+    """Check a header type and header length (RemotingCommand.decode).
 
     Args:
-        mark: uint32 of type and headerLen.
-        length: The length field before it.
+        mark: Type and headerLen, as one uint32.
+        length: The length field before ``mark``.
 
     Raises:
-        ProtocolError: Unknown type, no header, or one that does not fit into the frame.
+        ProtocolError: The type is unknown, the header is empty, or the header does not fit into the frame.
     """
     header_length = mark & MAX_HEADER_BYTES
     if mark >> 24 > _ROCKETMQ:
@@ -172,7 +175,7 @@ def check_mark(mark: int, length: int) -> None:
 
 
 def decode_frame(frame: bytes, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES) -> RemotingCommand:
-    """Decode one whole frame, length field included.
+    """Decode one whole frame, with its length field.
 
     Raises:
         ProtocolError: The bytes are not exactly one frame.
@@ -189,7 +192,7 @@ def decode_frame(frame: bytes, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTE
 
 
 def decode_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCommand:
-    """Decode a header of a type that `check_mark` accepted; the body is taken as it is (RemotingCommand.headerDecode).
+    """Decode a header of a type that `check_mark` accepted, and add the body as it is (RemotingCommand.headerDecode).
 
     Raises:
         ProtocolError: The header cannot be read.
@@ -201,10 +204,10 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def decode_long_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCommand:
-    """Decode a request's header of more than `HEADER_LIMIT_BYTES`; what it costs is bounded before.
+    """Decode a request's header of more than `HEADER_LIMIT_BYTES`. The cost of decoding is checked first.
 
     Raises:
-        ProtocolError: The header cannot be read, has many fields, or is not that of a PUT_KV_CONFIG.
+        ProtocolError: The header cannot be read, has too many fields, or is not the header of a PUT_KV_CONFIG.
     """
     if serialize_type == _JSON:
         texts = sum(1 for _ in islice(_STRING.finditer(header), _LONG_HEADER_TEXTS + 1))
@@ -262,7 +265,7 @@ def _undecoded(kind: str, reason: Exception) -> ProtocolError:
 
 
 class _Number(str):
-    """A number as it was written."""
+    """A JSON number in its original notation."""
 
     __slots__ = ()
 
@@ -275,7 +278,7 @@ _decode_loosely = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse
 
 
 def _decode_json_loosely(header: bytes, body: bytes) -> RemotingCommand:
-    """Decode a header whose values have other types than declared, as fastjson2 does."""
+    """Decode a header that has values of other types than declared, as fastjson2 does."""
     try:
         fields = _decode_loosely(header.decode())
         if not isinstance(fields, dict):
@@ -298,7 +301,7 @@ def _decode_json_loosely(header: bytes, body: bytes) -> RemotingCommand:
 
 
 def _ext_fields(value: object) -> dict[str, str] | None:
-    """A map, or a list of one; empty text, null and its text are none."""
+    """Convert extFields: an object, or a list with one object. Empty text, null and the text "null" become None."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         value = value[0]
     if isinstance(value, dict):
@@ -310,12 +313,12 @@ def _ext_fields(value: object) -> dict[str, str] | None:
 
 
 def _writable(text: str) -> str:
-    """Half of a surrogate pair becomes a question mark, as String.getBytes makes of it."""
+    """Replace half of a surrogate pair by a question mark, as String.getBytes does."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _text(value: object) -> str | None:
-    """JSONReader.readString: text as it is, a list of one text likewise, null as None, anything else as JSON."""
+    """JSONReader.readString: a text, or the text in a list of one. Null becomes None, any other value becomes JSON."""
     if value is None or (isinstance(value, str) and not isinstance(value, _Number)):
         return None if value is None else _writable(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and not isinstance(value[0], _Number):
@@ -344,11 +347,11 @@ def _quoted(text: str) -> str:
 
 
 _LONGEST_NUMBER: Final = 1_000
-"""Characters; what longer ones cost to read grows with the square."""
+"""Maximum length of a number, in characters. The cost of a number grows with the square of its length."""
 
 
 def _java_number(written: str) -> str:
-    """Integer.toString, BigDecimal.toString or, of a number with an exponent, Double.toString."""
+    """Integer.toString or BigDecimal.toString, and Double.toString for a number with an exponent."""
     if len(written) > _LONGEST_NUMBER:
         raise ValueError(f"a number has {len(written)} characters, more than {_LONGEST_NUMBER}")
     mantissa, _, exponent = written.lower().partition("e")
@@ -374,9 +377,9 @@ _NOT_NUMBERS: Final = {"": 0, "-": 0, "null": 0, "true": 1, "false": 0}
 
 
 def _int(value: object, name: str) -> int:
-    """JSONReader.readInt32Value: a fraction is cut off, and a number with an exponent ends at the bounds of an int.
+    """JSONReader.readInt32Value: drop a fraction, and limit a number with an exponent to the bounds of an int.
 
-    Text is read as a number without its commas. A list of one counts as what is in it, an object as 0.
+    A text is read as a number without its commas. A list of one counts as its element, an object as 0.
     """
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -394,7 +397,7 @@ def _int(value: object, name: str) -> int:
 
 
 def _language(value: object) -> LanguageCode | None:
-    """A language from its name or number; an unknown name is None."""
+    """Return a language by its name or number. An unknown name becomes None."""
     if value is None or (isinstance(value, str) and not isinstance(value, _Number)):
         return _LANGUAGES.get(value or "")
     language = _LANGUAGES_BY_CODE.get(_int(value, "language")) if isinstance(value, _Number) else None
@@ -428,7 +431,7 @@ def _decode_binary(header: bytes, body: bytes) -> RemotingCommand:
 
 
 def _decode_entries(header: bytes, at: int, end: int) -> dict[str, str]:
-    """RocketMQSerializable.mapDeserialize; entries with a null key or value are left out."""
+    """RocketMQSerializable.mapDeserialize. Entries with a null key or value are left out."""
     entries = {}
     most = _LONG_HEADER_TEXTS if len(header) > HEADER_LIMIT_BYTES else HEADER_LIMIT_BYTES
     while at < end:
@@ -443,7 +446,7 @@ def _decode_entries(header: bytes, at: int, end: int) -> dict[str, str]:
 
 
 def _read_text(header: bytes, at: int, length_format: struct.Struct) -> tuple[str | None, int]:
-    """Text with its length before it, and where it ends. Length zero is null; broken UTF-8 is replaced, as in Java."""
+    """Read a text after its length, and the offset of its end. Length zero becomes None. Invalid UTF-8 is replaced."""
     (length,) = length_format.unpack_from(header, at)
     start = at + length_format.size
     end = start + length
@@ -453,9 +456,9 @@ def _read_text(header: bytes, at: int, length_format: struct.Struct) -> tuple[st
 
 
 def fields_problem(command: RemotingCommand) -> str | None:
-    """Return the reason to refuse header fields: more, or longer, fields than any peer needs. None: accept.
+    """Return the reason to refuse header fields, or None. Refused are more or longer fields than any peer needs.
 
-    The value of PUT_KV_CONFIG has a bound of its own.
+    The value of PUT_KV_CONFIG has its own bound.
     """
     fields = command.ext_fields
     if not fields:
@@ -476,20 +479,20 @@ _encode_value = msgspec.json.Encoder(order="sorted").encode
 
 
 def encode_frame(command: RemotingCommand, serialize_type: SerializeType | None = None) -> bytes:
-    """A whole frame, request or response.
+    """Encode a whole frame of a request or response.
 
     Args:
         command: Command to encode.
-        serialize_type: Serialization of the header; None is the command's own.
+        serialize_type: Encoding of the header. None: the command's own.
 
     Raises:
-        ProtocolError: Header or frame are longer than their length fields can say, or a value has no binary form.
+        ProtocolError: Header or frame are too long for their length fields, or a value has no binary form.
     """
     return encode_header(command, serialize_type) + command.body
 
 
 def encode_header(command: RemotingCommand, serialize_type: SerializeType | None = None) -> bytes:
-    """`encode_frame` without the body.
+    """Encode a frame without its body.
 
     Raises:
         ProtocolError: As `encode_frame`.
@@ -508,7 +511,7 @@ def frame_start(serialize_type: int, header_length: int, body_length: int) -> by
     """The eight bytes before the header.
 
     Raises:
-        ProtocolError: Too long for the length fields.
+        ProtocolError: Header or body are too long for the length fields.
     """
     if header_length > MAX_HEADER_BYTES or 4 + header_length + body_length > MAX_INT:
         raise ProtocolError(f"a header of {header_length} and a body of {body_length} bytes do not fit into one frame")
@@ -516,7 +519,7 @@ def frame_start(serialize_type: int, header_length: int, body_length: int) -> by
 
 
 def json_header_around_opaque(command: RemotingCommand) -> tuple[bytes, bytes]:
-    """A JSON header without the digits of its opaque: what comes before and after them."""
+    """Encode a JSON header without the digits of its opaque: the parts before and after the digits."""
     language = command.language
     parts = [b'{"code":%d' % command.code]
     if command.ext_fields is not None:
@@ -530,7 +533,7 @@ def json_header_around_opaque(command: RemotingCommand) -> tuple[bytes, bytes]:
 
 
 def binary_header_around_opaque(command: RemotingCommand) -> tuple[bytes, bytes]:
-    """A ROCKETMQ header without the four bytes of its opaque: what comes before and after them.
+    """Encode a ROCKETMQ header without the four bytes of its opaque: the parts before and after these bytes.
 
     Raises:
         ProtocolError: A number or key is too large for its field.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for names that can be stored. RocketMQ's NameServer takes anything; here a name is part of a key or a path.
+"""Rules for names that can be stored. RocketMQ's NameServer accepts any name, but here a name is part of a key or path.
 
-A name that breaks these rules is refused with SYSTEM_ERROR and a remark that names the field and the rule. This is one
-of the deliberate differences; no stock broker comes near them (`TopicValidator` allows 127 ASCII characters).
+A name that breaks these rules is refused with SYSTEM_ERROR and a remark that names the field and the rule. This is a
+deliberate difference. No stock broker exceeds these limits (`TopicValidator` allows 127 ASCII characters).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from schemas.errors import BadRequestError
 from schemas.limits import MAX_BROKER_NAME_PATH_BYTES, MAX_NAME_BYTES
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# With no more characters than this, no text has more than MAX_NAME_BYTES bytes.
+# A text of at most so many characters has at most MAX_NAME_BYTES bytes.
 _SURELY_SHORT: Final = MAX_NAME_BYTES // 4
 
 
 def check_name(field: str, name: str) -> str:
-    """A name that may be empty.
+    """Check a name that may be empty.
 
     Returns:
         The name.
 
     Raises:
-        BadRequestError: Too long, or with control characters.
+        BadRequestError: The name is too long or has control characters.
     """
     if len(name) > _SURELY_SHORT and len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
         raise BadRequestError(f"{field} is longer than {MAX_NAME_BYTES} bytes", field=field)
@@ -45,7 +45,7 @@ def existing(name: str | None, check: Callable[[str], str] = _check) -> str | No
 
     Args:
         name: Name that a peer has sent.
-        check: Rule for names of this kind; raises BadRequestError.
+        check: Rule for names of this kind. It raises BadRequestError.
     """
     try:
         return None if name is None else check(name)
@@ -59,10 +59,10 @@ def may_exist(name: str | None) -> bool:
 
 
 def check_key(field: str, name: str) -> str:
-    """A name that says who or what it is about: it may not be empty.
+    """Check a name that identifies something and must not be empty.
 
     Raises:
-        BadRequestError: Empty, or no name.
+        BadRequestError: The name is empty or breaks a rule.
     """
     if not name:
         raise BadRequestError(f"{field} is empty", field=field)
@@ -70,10 +70,10 @@ def check_key(field: str, name: str) -> str:
 
 
 def check_broker_name(name: str) -> str:
-    """A brokerName: it must also fit into a directory name.
+    """Check a brokerName, which must also fit into a directory name.
 
     Raises:
-        BadRequestError: The name does not fit.
+        BadRequestError: The name breaks a rule or is too long for a directory name.
     """
     check_key("brokerName", name)
     if len(quote(name, safe="")) > MAX_BROKER_NAME_PATH_BYTES:
@@ -84,10 +84,10 @@ def check_broker_name(name: str) -> str:
 
 
 def check_names(field: str, names: Collection[str]) -> None:
-    """Many names at once; the usual case is two passes in C.
+    """Check many names at once. In the usual case, two passes in C are enough.
 
     Raises:
-        BadRequestError: One of them is too long or holds control characters.
+        BadRequestError: One of the names is too long or has control characters.
     """
     if names and (max(map(len, names)) > _SURELY_SHORT or not "".join(names).isprintable()):
         for name in names:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The preamble by which a load balancer names the client behind it: PROXY protocol, versions 1 and 2. No I/O.
+r"""The preamble in which a load balancer names its client: PROXY protocol, versions 1 and 2. No I/O.
 
-It is checked and skipped: whoever connects can claim anything, so the name is used for nothing.
+The preamble is checked and skipped. Any peer can send any address in it, so the address is not used.
 
 Version 1 is a line, version 2 is binary::
 
@@ -25,16 +25,16 @@ _V1_MAX_BYTES: Final = 107
 _V2_START: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _V2_HEAD: Final = struct.Struct(">12sBBH")
 _V2_BYTES: Final = {1: 12, 2: 36}
-"""Two addresses and two ports, by family."""
+"""Size of two addresses and two ports, in bytes, by address family."""
 
 
 def preamble_bytes(data: bytes) -> int | None:
     """Return the length of the preamble at the start of a connection, in bytes.
 
-    The length is 0 without a preamble, and None while more bytes are needed to decide.
+    Without a preamble the length is 0. While more bytes are needed to decide, the function returns None.
 
     Args:
-        data: Everything that has arrived, at least one byte.
+        data: All bytes that have arrived, at least one.
 
     Raises:
         ProtocolError: The preamble cannot be read.

@@ -10,8 +10,8 @@ plain                               RegisterBrokerBody: ``{"filterServerList":[â
 none                                no topics, DataVersion all zero
 ==================================  ==========================================================================
 
-A stock broker sends its whole table every 30 s, so the plain form is decoded straight into typed values; only what does
-not fit is looked at more closely. Fields that are absent take Java's defaults (queue numbers 16, perm 6).
+A stock broker sends its whole table every 30 s. So the plain form is decoded directly into typed values. Only a body
+that does not fit is decoded more tolerantly. Absent fields get Java's defaults (queue numbers 16, perm 6).
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.body.RegisterBrokerBody, TopicConfigSerializeWrapper,
 TopicConfigAndMappingSerializeWrapper, org.apache.rocketmq.common.TopicConfig, DefaultRequestProcessor.
@@ -38,17 +38,17 @@ from schemas.rocketmq_json import quote_id_maps
 T = TypeVar("T")
 
 MAX_DATA_VERSION_BYTES: Final = 1024
-"""Maximum size of a DataVersion's JSON, which has three numbers: stock peers send some 70 bytes."""
+"""Maximum size of a DataVersion in JSON, in bytes. It has three numbers, and stock peers send some 70 bytes."""
 _MAPPING_FIELDS: Final = 7
-"""Number of fields of a TopicQueueMappingInfo, its map of queue ids included."""
+"""Number of fields of a TopicQueueMappingInfo, with its map of queue ids."""
 MAX_ROUTE_BYTES: Final = 256 * 1024
-"""Maximum size of the body of REGISTER_TOPIC_IN_NAMESRV: `MAX_TOPIC_QUEUES` take some 100 kB."""
+"""Maximum size of the body of REGISTER_TOPIC_IN_NAMESRV, in bytes. `MAX_TOPIC_QUEUES` entries have some 100 kB."""
 
 _MOST_FOR_ONE: Final = 1032
-"""Bytes that zlib can make of one."""
+"""Maximum number of bytes that zlib can inflate from one byte."""
 
 DEFAULT_INFLATED_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""100,000 topics with names of the greatest length inflate to about 19 MB."""
+"""Maximum inflated size, in bytes. 100,000 topics with names of maximum length inflate to about 19 MB."""
 
 _SCOPE_GLOBAL: Final = "__global__"
 _FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
@@ -59,7 +59,7 @@ _Long = Annotated[int, msgspec.Meta(ge=MIN_LONG, le=MAX_LONG)]
 
 
 class Registration(msgspec.Struct):
-    """Decoded body of a registration. ``filter_server_list`` None leaves the table of filter servers as it is."""
+    """Decoded body of a registration. Without ``filter_server_list`` (None), the filter servers stay as they are."""
 
     data_version: DataVersion
     topic_config_table: dict[str, QueueRow]
@@ -115,17 +115,17 @@ class _Route(msgspec.Struct, rename="camel"):
 
 
 class _Dialects(Generic[T]):
-    """A decoder for each degree of tolerance."""
+    """Decoders of one type, from strict to tolerant."""
 
     def __init__(self, kind: type[T]) -> None:
         self._strict = msgspec.json.Decoder(kind)
         self._lax = msgspec.json.Decoder(kind, strict=False)
 
     def decode(self, data: bytes, what: str) -> T:
-        """Standard JSON of the right types; else either dialect with numbers that may be text.
+        """Decode standard JSON of the right types. If that fails, try both dialects, with numbers that may be text.
 
         Raises:
-            BadRequestError: Not even then.
+            BadRequestError: No decoder accepts the data.
         """
         try:
             return self._strict.decode(data)
@@ -155,14 +155,14 @@ def decode_registration(
     """DefaultRequestProcessor.extractRegisterBrokerBodyFromRequest and extractRegisterTopicConfigFromRequest.
 
     Args:
-        body: As sent; empty for none.
+        body: The body as sent, empty without a body.
         version: Version of the request. It decides the form of the body.
-        compressed: The header field of that name: whether the body is compressed.
-        now_ms: Time for a DataVersion without timestamp.
-        inflated_limit_bytes: A compressed body that becomes larger is refused.
+        compressed: Whether the body is compressed, by the header field of that name.
+        now_ms: Time for a DataVersion without timestamp, in milliseconds.
+        inflated_limit_bytes: Maximum size of a compressed body after inflation, in bytes.
 
     Raises:
-        BadRequestError: Negative version, an undecodable body, or names and numbers that cannot be stored.
+        BadRequestError: The version is negative, the body cannot be decoded, or a name or number cannot be stored.
     """
     if version < 0:
         raise BadRequestError(f"version {version} is not a release of RocketMQ", version=version)
@@ -185,10 +185,10 @@ def decode_registration(
 
 
 def decode_data_version(body: bytes, now_ms: int = 0) -> DataVersion | None:
-    """The body of QUERY_DATA_VERSION; None when there is none, which equals no version (DataVersion.decode).
+    """Decode the body of QUERY_DATA_VERSION. No body becomes None, which equals no version (DataVersion.decode).
 
     Raises:
-        BadRequestError: The body is no DataVersion.
+        BadRequestError: The body is not a DataVersion.
     """
     return _decode_version(body, now_ms) if body else None
 
@@ -200,10 +200,10 @@ def _decode_version(data: bytes, now_ms: int) -> DataVersion:
 
 
 def decode_topic_queues(body: bytes) -> list[RegisterTopicQueue]:
-    """The queueDatas of REGISTER_TOPIC_IN_NAMESRV; an absent brokerName is "", which no broker has.
+    """Decode the queueDatas of REGISTER_TOPIC_IN_NAMESRV. An absent brokerName becomes "", which no broker has.
 
     Raises:
-        BadRequestError: The body is no TopicRouteData.
+        BadRequestError: The body is not a TopicRouteData.
     """
     if not body:
         return []
@@ -225,7 +225,7 @@ def _version(found: _DataVersion, now_ms: int) -> DataVersion:
 
 
 def _rows(table: dict[str, _TopicConfig]) -> dict[str, QueueRow]:
-    """The rows by the topicName inside each entry, as RocketMQ stores them; the map's own key is not looked at."""
+    """Return the rows by the topicName in each entry, as RocketMQ stores them. The key of the map is ignored."""
     _check_count("topics", len(table), MAX_TOPICS)
     shared: dict[tuple[int, int, int, int], QueueRow] = {}  # most topics of a broker have equal rows
     rows = {}
@@ -279,13 +279,13 @@ def _filter_servers(servers: list[str] | None) -> list[str] | None:
 
 
 def inflates_beyond(body: bytes, size_bytes: int) -> bool:
-    """Return whether a compressed body inflates to more than ``size_bytes``; inflate no more than that."""
+    """Return whether a compressed body inflates to more than ``size_bytes``. Inflate no more than that."""
     if len(body) * _MOST_FOR_ONE <= size_bytes:
         return False
     try:
         return len(zlib.decompressobj().decompress(body, size_bytes + 1)) > size_bytes
     except zlib.error:
-        return False  # what is wrong with it is said where it is decoded
+        return False  # the decoder reports the error
 
 
 def inflated_bytes(body: bytes, limit_bytes: int) -> int:
@@ -299,7 +299,7 @@ def inflated_bytes(body: bytes, limit_bytes: int) -> int:
 
 
 def _inflate(body: bytes, limit_bytes: int) -> bytes:
-    """One zlib stream, never holding more than the limit; what follows the stream is not looked at."""
+    """Inflate one zlib stream, up to the limit. Bytes after the stream are ignored."""
     inflater = zlib.decompressobj()
     try:
         data = inflater.decompress(body, limit_bytes)
@@ -312,21 +312,21 @@ def _inflate(body: bytes, limit_bytes: int) -> bytes:
 
 
 class _Blocks:
-    """Reads int32s and blocks of int32 length, never past the end."""
+    """Reader of int32 numbers and of blocks with an int32 length. It never reads past the end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def count(self) -> int:
-        """Read the number of blocks that follow; each takes at least four bytes."""
+        """Read the number of blocks that follow. Each block has at least four bytes."""
         count = self._int()
         if not 0 <= count <= (len(self._data) - self._at) // 4:
             raise BadRequestError(f"Failed to decode RegisterBrokerBody: a count of {count} where there is no room")
         return count
 
     def block(self) -> bytes:
-        """The next block."""
+        """Read the next block."""
         length = self._int()
         start, end = self._at, self._at + length
         if length < 0 or end > len(self._data):
@@ -344,9 +344,10 @@ class _Blocks:
 
 
 def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
-    """RegisterBrokerBody.decode, compressed. A block is an int32 length and that many bytes.
+    """RegisterBrokerBody.decode, compressed form. A block is an int32 length and that many bytes.
 
-    In order: DataVersion; int32 and that many topic lines; filter servers; from 5.0.0 on int32 and that many mappings.
+    The order is: DataVersion, int32 and that many topic lines, filter servers, and from 5.0.0 on int32 and that many
+    mappings.
     """
     blocks = _Blocks(data)
     data_version = _decode_version(blocks.block(), now_ms)
@@ -363,7 +364,7 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
         numbers = 0
         for _ in range(count):
             block = blocks.block()
-            # As they are written, before they are decoded: a key may be there many times.
+            # The colons are counted before decoding, because the JSON may repeat a key many times.
             numbers += max(0, block.count(b":") - _MAPPING_FIELDS)
             _check_count("queue ids in topic queue mappings", numbers, MAX_MAPPINGS)
             info = _mapping.decode(block, "TopicQueueMappingInfo")
@@ -374,11 +375,11 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
 
 
 def _topic_line(line: bytes, shared: dict[str, QueueRow]) -> tuple[str, QueueRow]:
-    """``name readQueueNums writeQueueNums perm filterType attributes`` (TopicConfig.decode); no flags, no order.
+    """Decode ``name readQueueNums writeQueueNums perm filterType attributes`` (TopicConfig.decode), no flags, no order.
 
     Args:
-        line: As sent.
-        shared: Rows by the text after the name, of earlier lines: that text is mostly the same.
+        line: The line as sent.
+        shared: Rows of earlier lines, by the text after the name. Most lines share this text.
     """
     name, _, rest = line.decode("utf-8", "replace").partition(" ")
     row = shared.get(rest)
@@ -398,7 +399,7 @@ def _int(word: str) -> int:
 
 
 def _filter_server_block(block: bytes) -> list[str] | None:
-    """A JSON array, null for none; what cannot be parsed counts as an empty one, as in RocketMQ."""
+    """Decode a JSON array, or null for no list. Invalid JSON counts as an empty array, as in RocketMQ."""
     try:
         servers = msgspec.json.decode(block, type=list[str] | None)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies: the opaque they echo, answers that are encoded once and sent many times, and their common bodies. No I/O.
+"""Replies that repeat the opaque, replies that are encoded once and sent many times, and their common bodies. No I/O.
 
-A reply has a JSON header, whichever its request has, as those of a stock 5.x server. Route, cluster and member group
-bodies, which come in dialects, are in `schemas.rocketmq_json`.
+Like the replies of a stock 5.x server, a reply has a JSON header for every encoding of the request. The bodies of
+routes, clusters and member groups have dialects and are in `schemas.rocketmq_json`.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingAbstract.writeResponse, RemotingCommand, org.apache
 .rocketmq.remoting.protocol.body.TopicList, KVTable, org.apache.rocketmq.remoting.protocol.DataVersion,
@@ -33,23 +33,23 @@ from schemas.errors import AccessDeniedError, InDoubtError, NotFoundError, Route
 _PLAIN: Final = f"{string.ascii_letters}{string.digits}%|_-".encode()
 
 _AROUND_BYTES: Final = 16
-"""Size of a reply without header and body: the start of its frame and the opaque, roughly."""
+"""Approximate size of a reply without header and body, in bytes: the start of the frame and the opaque."""
 
 _PLACE: Final = "(908172635)"
-"""In a template: where the text goes. No remark has it."""
+"""Placeholder for the text in a template. No remark contains it."""
 
 
 def is_plain(text: bytes) -> bool:
-    """Return True if it has only characters of RocketMQ's topic names (TopicValidator). JSON escapes none of them."""
-    return not text.strip(_PLAIN)  # as any other character stops it; twice as fast as `translate`
+    """Return True if a text has only the characters of topic names (TopicValidator). JSON escapes none of them."""
+    return not text.strip(_PLAIN)  # every other character stops `strip`; twice as fast as `translate`
 
 
 class Reply(Protocol):
-    """A reply that lacks the opaque alone.
+    """A reply that is complete except for the opaque.
 
     Attributes:
-        code: Its response code.
-        size: About how many bytes it has.
+        code: Response code.
+        size: Approximate size, in bytes.
     """
 
     @property
@@ -59,10 +59,10 @@ class Reply(Protocol):
 
     @property
     def command(self) -> RemotingCommand:
-        """The same before it was encoded."""
+        """The reply before it was encoded."""
 
     def pieces(self, digits: bytes) -> tuple[bytes, ...]:
-        """The reply to a request with this opaque."""
+        """Return the encoded reply to a request with this opaque, in pieces."""
 
 
 def response(
@@ -71,27 +71,27 @@ def response(
     ext_fields: dict[str, str] | None = None,
     body: bytes = b"",
 ) -> RemotingCommand:
-    """An answer; `encode_reply` gives it its request's opaque.
+    """Create an answer. `encode_reply` sets the opaque of its request.
 
     Args:
-        code: ResponseCode.
-        remark: For a person.
-        ext_fields: {} where the answer type has a header class with nothing in it; None where it has none.
-        body: Empty for none.
+        code: ResponseCode of the answer.
+        remark: Text for a person.
+        ext_fields: {} if the answer type has a header class without fields. None: it has no header class.
+        body: Body, or empty for no body.
     """
     return RemotingCommand(code, ext_fields, body, remark, FLAG_RESPONSE)
 
 
 def encode_reply(request: RemotingCommand, reply: RemotingCommand | Reply) -> tuple[bytes, bytes]:
-    """The reply's frame with the request's opaque; nothing when the request was oneway.
+    """Encode the frame of a reply, with the request's opaque. A oneway request gets no bytes.
 
     Args:
         request: The request.
         reply: The reply, encoded or not.
 
     Returns:
-        Everything before the last piece, and the last piece, which is the reply's own body: a large one need not be
-        copied.
+        All bytes before the last piece, and the last piece. The last piece is the reply's own body object, so that a
+        large body need not be copied.
 
     Raises:
         ProtocolError: The reply does not fit into a frame.
@@ -107,25 +107,25 @@ def encode_reply(request: RemotingCommand, reply: RemotingCommand | Reply) -> tu
 
 
 class EncodedReply:
-    """A reply encoded once, but for the opaque: for answers that are sent again and again.
+    """A reply that is encoded once, except for the opaque, and sent many times.
 
-    It is four pieces: a start, the opaque's digits, the tail of the header and the body, which is not copied. Only the
-    start depends on how many digits there are, through the length fields.
+    The reply has four pieces: a start, the opaque's digits, the rest of the header, and the body, which is not copied.
+    Only the start depends on the number of digits, because of the length fields.
 
     Attributes:
         command: Command that was encoded. It must not change.
-        code: Its response code.
-        body: Body that follows the header.
-        size: About how many bytes a reply has.
+        code: Response code.
+        body: Body after the header.
+        size: Approximate size of a reply, in bytes.
     """
 
     __slots__ = ("_head", "_header_length", "_starts", "_tail", "body", "code", "command", "size")
 
     def __init__(self, command: RemotingCommand) -> None:
-        """Encode.
+        """Encode a reply.
 
         Args:
-            command: A response; its opaque does not matter.
+            command: The response. Its opaque is ignored.
         """
         self.command = command
         self.code = int(command.code)
@@ -136,7 +136,7 @@ class EncodedReply:
         self._starts: dict[int, bytes] = {}
 
     def pieces(self, digits: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-        """The reply to a request with this opaque."""
+        """Return the reply to a request with this opaque, in four pieces."""
         start = self._starts.get(len(digits))
         if start is None:
             header_length = self._header_length + len(digits)
@@ -145,26 +145,27 @@ class EncodedReply:
         return start, digits, self._tail, self.body
 
     def encode(self, digits: bytes) -> bytes:
-        """`pieces` in one."""
+        """Return the joined `pieces`."""
         return b"".join(self.pieces(digits))
 
 
 class RemarkTemplate:
-    """A reply that is encoded once but for a text in its remark, for refusals that name what was asked for.
+    """A reply that is encoded once, except for the opaque and a text in its remark. Refusals that name a topic use it.
 
     Attributes:
-        code: Its response code.
-        length: Length of its header, without text and opaque.
+        code: Response code.
+        length: Length of the header without text and opaque, in bytes.
         before: Header between opaque and text.
         after: Header after the text.
-        starts: Everything before the opaque, by the length of the header.
+        starts: All bytes before the opaque, by the length of the header.
     """
 
     def __init__(self, make: Callable[[str], RemotingCommand]) -> None:
-        """Encode.
+        """Encode a template.
 
         Args:
-            make: Makes the reply for a text, which is once in the remark and nowhere else. There is no body.
+            make: Factory of the reply for a text. The text must be in the remark once, and nowhere else. The reply must
+                have no body.
         """
         command = make(_PLACE)
         self.make = make
@@ -175,7 +176,7 @@ class RemarkTemplate:
         self.starts: dict[int, bytes] = {}
 
     def fill(self, text: str, plain: bytes | None = None) -> Reply:
-        """The reply for a text.
+        """Return the reply for a text.
 
         Args:
             text: The text.
@@ -188,13 +189,13 @@ class RemarkTemplate:
         return _FilledReply(self, plain, self.code, _AROUND_BYTES + self.length + len(plain))
 
     def start(self, length: int) -> bytes:
-        """Make the entry of `starts` for a header of this length."""
+        """Create the entry of `starts` for a header of this length, and return it."""
         found = self.starts[length] = frame_start(SerializeType.JSON, length, 0) + self._head
         return found
 
 
 class _FilledReply(msgspec.Struct, eq=False, gc=False):
-    """A template with a plain text (`is_plain`). Each request makes a new one, so it does as little as possible."""
+    """A template with a plain text (`is_plain`). Each request creates one, so it does as little as possible."""
 
     template: RemarkTemplate
     text: bytes
@@ -215,14 +216,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_topic_list(topics: Iterable[str], broker_addr: str | None = None) -> bytes:
-    """TopicList.encode; only GET_SYSTEM_TOPIC_LIST_FROM_NS names an address."""
+    """TopicList.encode. Only GET_SYSTEM_TOPIC_LIST_FROM_NS has an address."""
     body: dict[str, object] = {} if broker_addr is None else {"brokerAddr": broker_addr}
     body["topicList"] = list(topics)
     return _encode(body)
 
 
 def encode_kv_table(table: Mapping[str, str | None]) -> bytes:
-    """KVTable.encode; keys without value are left out."""
+    """KVTable.encode. Keys without value are left out."""
     return _encode({"table": {key: value for key, value in sorted(table.items()) if value is not None}})
 
 
@@ -236,12 +237,12 @@ def encode_data_version(version: DataVersion) -> bytes:
 
 
 def not_supported(code: int) -> RemotingCommand:
-    """The answer to a request code that nobody handles."""
+    """The answer to an unsupported request code."""
     return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
 
 
 def failure(error: Exception) -> RemotingCommand:
-    """The answer to a request whose handling raised: SYSTEM_ERROR and the text, unless the error knows better."""
+    """The answer to a request after an exception: the error's own code and text, or SYSTEM_ERROR and the text."""
     if isinstance(error, RefusedError):
         return response(error.code, str(error), error.ext_fields)
     if isinstance(error, NotFoundError):
