@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes and their machine: children, supervision, signals, logs, limits, modes, memory, secrets, progress."""
+"""Processes and the machine: child processes, supervision, signals, logs, limits, file modes, memory, secrets."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cache that is bounded by what its entries really hold."""
+"""A cache with a bound on the memory of its entries."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 ENTRY_BYTES: Final = 400
-"""Memory of an entry without its bytes, roughly, in bytes."""
+"""Approximate memory of an entry in addition to its own size, in bytes."""
 
 _MAX_SPARED: Final = 8
-"""Entries that may be looked at in vain for one new."""
+"""Maximum number of entries that one `put` checks and keeps."""
 
 
 class BoundedCache(Generic[K, T]):
-    """A dict that forgets what was not used for longest, once it holds too many bytes. One thread at a time.
+    """A dict with a bound on its memory. It drops the least recently used entries first. For one thread at a time.
 
     Attributes:
-        bytes: How much it holds.
+        bytes: Memory of all entries, in bytes.
     """
 
     def __init__(self, max_bytes: int) -> None:
         """Start empty.
 
         Args:
-            max_bytes: Bound of what is kept. A single entry beyond it is kept nevertheless.
+            max_bytes: Maximum memory of all entries, in bytes. A single entry above it is kept.
         """
         self._entries: OrderedDict[K, tuple[T, int]] = OrderedDict()
         self._max_bytes = max_bytes
         self.peek = self._entries.get
-        """The value and its size, or None; its entry is used no later than before."""
+        """Return the value and its size, or None. The call does not count as a use of the entry."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -41,11 +41,11 @@ class BoundedCache(Generic[K, T]):
         return len(self._entries)
 
     def values(self) -> Iterator[T]:
-        """All of them."""
+        """Iterate over all values."""
         return (value for value, _ in self._entries.values())
 
     def get(self, key: K) -> T | None:
-        """The value, whose entry then is the one used last."""
+        """Return a value, or None. The call counts as a use of the entry."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -53,17 +53,17 @@ class BoundedCache(Generic[K, T]):
         return found[0]
 
     def put(self, key: K, value: T, size_bytes: int, may_go: Callable[[T], bool] | None = None) -> bool:
-        """Put or replace.
+        """Add or replace an entry.
 
         Args:
-            key: Counted with the value.
-            value: What is kept.
-            size_bytes: Of both, but for the `ENTRY_BYTES` that each entry costs.
-            may_go: Asked of a few that were not used for longest, whether this one is to be forgotten; otherwise it
-                counts as used just now. None: each is.
+            key: Key of the entry.
+            value: Value of the entry.
+            size_bytes: Size of key and value, without `ENTRY_BYTES`, in bytes.
+            may_go: Function that decides whether an old value may be dropped. It is asked for at most `_MAX_SPARED`
+                values that stay. A value that stays counts as just used. None: every value may be dropped.
 
         Returns:
-            Whether there is room for it; where not, it is not kept.
+            True if the entry was added. False if there was no room.
         """
         size_bytes += ENTRY_BYTES
         self.pop(key)
@@ -82,12 +82,12 @@ class BoundedCache(Generic[K, T]):
         return True
 
     def pop(self, key: K) -> None:
-        """Forget one, if it is there."""
+        """Remove an entry if it exists."""
         found = self._entries.pop(key, None)
         if found is not None:
             self.bytes -= found[1]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         self._entries.clear()
         self.bytes = 0

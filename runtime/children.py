@@ -20,10 +20,10 @@ from runtime.secrets import without_secrets
 from runtime.supervised_tasks import critical_thread
 
 SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
-"""Environment variable that tells a child about the pipe on its standard input and the process at the other end."""
+"""Environment variable of a supervised child. Its value is the pid of the parent, which holds the input pipe."""
 
 ORPHANS_END_S: Final = 30.0
-"""How long a start waits for the children of a supervisor that was killed; a gateway drains for 8 s."""
+"""Maximum time that a start waits for children of a killed supervisor, in seconds. A gateway drains for 8 s."""
 
 SERVED: Final = 0
 """File descriptor of the socket in a process that `spawn` started."""
@@ -31,19 +31,19 @@ SERVED: Final = 0
 _PR_SET_PDEATHSIG: Final = 1
 
 _NICENESS: Final = 5
-"""Answers come first where several processes share a machine; on one with a core to spare it makes no difference."""
+"""Niceness of processes that do not answer requests. It makes a difference only if all processors are busy."""
 
 
 def on_parent_exit(stop: Callable[[], None]) -> None:
-    """In a supervised child: call ``stop`` (from a thread of its own) when the parent is gone.
+    """In a supervised child, call ``stop`` from a separate thread after the parent has ended.
 
-    The parent holds the other end of the standard input. When it is killed, even by SIGKILL, the pipe closes.
+    The parent holds the other end of the standard input. If the parent is killed, even by SIGKILL, the pipe closes.
     """
     if SUPERVISED not in os.environ:
         return
 
     def watch() -> None:
-        # Not sys.stdin: its lock, held by this thread, would abort the interpreter at shutdown.
+        # Not sys.stdin: this thread would hold its lock, which aborts the interpreter at shutdown.
         while os.read(0, 1):
             pass
         stop()
@@ -52,12 +52,12 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
 
 
 def wait_for_orphans(data_dir: Path, say: Callable[[str], None], limit_s: float = ORPHANS_END_S) -> None:
-    """Wait until the children of a supervisor that was killed have ended: they hold ports and the lake until then.
+    """Wait until the children of a killed supervisor have ended, because they hold ports and the lake until then.
 
     Args:
-        data_dir: Theirs.
-        say: Is told once, if there are any.
-        limit_s: How long at most. Whoever holds something afterwards is named when that is wanted.
+        data_dir: Data directory of the children.
+        say: Callback for one message, if such children run.
+        limit_s: Maximum wait, in seconds. If a child still holds a port or the lake afterwards, later errors name it.
     """
     if SUPERVISED in os.environ:
         return
@@ -72,13 +72,13 @@ def wait_for_orphans(data_dir: Path, say: Callable[[str], None], limit_s: float 
 def _orphans(data_dir: Path) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError):  # it has just ended, or is another user's
+        with suppress(OSError, ValueError):  # the process has just ended, or belongs to another user
             environment = (process / "environ").read_bytes().split(b"\0")
             parent = next((text for text in environment if text.startswith(f"{SUPERVISED}=".encode())), b"")
             if not parent or int(parent.partition(b"=")[2]) == int(stat_fields(process / "stat")[1]):
                 continue
             words = (process / "cmdline").read_bytes().split(b"\0")
-            if b"cli.child" not in words or b"--data-dir" not in words:  # a child of such a child ends with it
+            if b"cli.child" not in words or b"--data-dir" not in words:  # a child's own children end with it
                 continue
             named = os.fsdecode(words[words.index(b"--data-dir") + 1])
             if ((process / "cwd").readlink() / named).resolve() == data_dir:
@@ -87,28 +87,28 @@ def _orphans(data_dir: Path) -> list[int]:
 
 
 def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a process that serves this one alone: ``main()`` of a module.
+    """Start a process that serves only this process. It runs ``main()`` of a module.
 
-    It has a session of its own. So a terminal's Ctrl-C does not reach it, and it does not use up the gateway's share
+    The process has its own session. So a terminal's Ctrl-C does not reach it, and it does not use the gateway's share
     of the processor (`give_way`).
 
-    SIGTERM and SIGINT are not for it: it ends with its parent.
+    The process ignores SIGTERM and SIGINT, because it ends with its parent.
 
     Args:
-        module: Its name.
+        module: Name of the module.
 
     Returns:
-        The process, and one end of a stream socket. The other end is its standard input: `SERVED` there. It should end
-        when it reads the end of the stream, for then this process is gone.
+        The process, and one end of a stream socket. The other end is the standard input of the process (`SERVED`). The
+        process should exit when it reads the end of the stream, because then its parent has ended.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The process cannot be started.
     """
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            # A stop of all processes at once is the parent's to hear: it goes on writing what it has accepted, and then
-            # this ends with it. Before anything else: what is imported takes a second.
+            # If all processes get a stop signal, only the parent reacts. It writes what it has accepted, and then the
+            # process ends with it. The signals are ignored first, because the imports take a second.
             deaf = "from signal import *; signal(SIGTERM, SIG_IGN); signal(SIGINT, SIG_IGN)"
             command = [sys.executable, "-c", f"{deaf}; from {module} import main; main()"]
             environment = without_secrets(os.environ)
@@ -119,25 +119,25 @@ def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def end_with_parent() -> None:
-    """In a process that `spawn` started: be killed when the thread that did so ends, by prctl(2), PR_SET_PDEATHSIG.
+    """In a process from `spawn`, let the kernel kill the process when its parent thread ends (prctl, PR_SET_PDEATHSIG).
 
-    The end of the stream tells it, too, but only when it reads: it may wait for something else then, and act for one
-    that is gone afterwards.
+    The end of the stream shows the parent's end too, but only when the process reads. Until then it could still act for
+    a parent that has ended.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def give_way() -> None:
-    """Let the gateway have the processor first: this process and all that it has started.
+    """Lower the priority of this process and its descendants, so that the gateway has the processor first.
 
-    Linux may weigh sessions before processes, and then a niceness counts within a session alone (sched(7), "The
-    autogroup feature"). So this process should have a session of its own; somebody else's is left as it is.
+    Linux may schedule by session first, and then a niceness counts only within a session (sched(7), "The autogroup
+    feature"). So this process should have its own session. The priority of another session is not changed.
     """
     mine = min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
-    for _ in range(2):  # a thread that was begun meanwhile has it from the one that began it, or is found now
+    for _ in range(2):  # the second pass finds threads that an unchanged thread has started during the first pass
         for thread in threads_below(os.getpid()):
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # the thread has just ended
                 os.setpriority(os.PRIO_PROCESS, thread, mine)
     if os.getsid(0) != os.getpid():
         return
@@ -145,8 +145,8 @@ def give_way() -> None:
         try:
             Path("/proc/self/autogroup").write_text(str(_NICENESS), encoding="ascii")
         except BlockingIOError:
-            time.sleep(0.1)  # the kernel takes one such change in so long, from all who are not root
+            time.sleep(0.1)  # the kernel accepts one such change in 0.1 s from users other than root
         except OSError:
-            return  # no such feature
+            return  # the kernel does not have the feature
         else:
             return

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Class data of Spark's JVM: classes that it would load and verify one by one, mapped from a file.
+"""Class data of Spark's JVM: a file of loaded classes, so that the JVM need not load and verify each class.
 
-Of a fold's start, until its first batch is committed, that saves 40 % of the JVM's processor time. Java's class data
-sharing (JEP 350) needs a JVM that has done the work once: `dev.support.class_data` writes the file for the suite,
-which starts Spark twenty times, and whoever finds it uses it. It belongs to one Java and to the jars as they lie there.
+The file saves 40 % of the JVM's processor time from the start of a fold to its first commit. Java's class data sharing
+(JEP 350) writes it from a JVM that has loaded the classes. `dev.support.class_data` writes it for the test suite, which
+starts Spark twenty times. Every start of Spark uses the file if it exists. The file is valid for one Java and for the
+present jars only.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from typing import Final
 from runtime.jars import ensure, pyspark_jars
 
 PATTERN: Final = "spark-classes-*.jsa"
-"""Files of this kind in the environment's folder (`sys.prefix`), where they go when it goes."""
+"""Name pattern of the files in the environment's folder (`sys.prefix`). They are removed together with the folder."""
 QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""A JVM with these says nothing about class data that does not fit, and goes on without it."""
+"""Options with which a JVM ignores class data that does not fit, without a message."""
 
 
 def archive() -> Path:
-    """Path of the file for these jars; it may not exist yet.
+    """Path of the file for the present jars. The file may not exist yet.
 
     Raises:
-        JarError: a jar of the fold is missing and cannot be fetched.
+        JarError: A jar of the fold is missing and cannot be downloaded.
     """
     jars = pyspark_jars()
     files = [*ensure("local-fs"), *(sorted(jars.glob("*.jar")) if jars else [])]
@@ -36,13 +37,13 @@ def archive() -> Path:
 
 
 def options() -> str:
-    """Options of a JVM that uses it, or none; as spark.driver.extraJavaOptions has them, with a space before them."""
+    """JVM options for spark.driver.extraJavaOptions, after a space. Without the file, the text is empty."""
     found = archive()
     return f' "-XX:SharedArchiveFile={found}" {" ".join(QUIET)}' if found.is_file() else ""
 
 
 def key_of(jars: Sequence[Path]) -> str:
-    """Name the Java of this machine and these jars, as they are now."""
+    """Return a key of this machine's Java and these jars, by their sizes and times."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     seen = "\n".join(f"{file} {_identity(file)}" for file in (java.resolve(), *jars))

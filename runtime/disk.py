@@ -43,12 +43,12 @@ def advice(error: OSError, option: str) -> str:
 
 
 def sync_file_system(folder: Path) -> None:
-    """Bring all that was written to a folder's file system to the disk; where there is no such call, to all disks.
+    """Sync all data of a folder's file system to the disk. Without syncfs, sync all file systems.
 
-    Source: syncfs(2); it reports what could not be written since Linux 5.8.
+    Source: syncfs(2). Since Linux 5.8 it reports failed writes.
 
     Raises:
-        OSError: The disk did not take all of it.
+        OSError: Some data could not be written.
     """
     if sys.platform != "linux":
         os.sync()
@@ -63,7 +63,7 @@ def sync_file_system(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was made or renamed in a folder durable."""
+    """Make created and renamed entries of a folder durable."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -72,9 +72,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write a small file that is on the disk, whole, when this returns; until then what was there before is.
+    """Write a small file atomically and durably. Until the function returns, the previous file may still be there.
 
-    A link in the place of the temporary file is removed, never followed.
+    If there is a link in place of the temporary file, it is removed and never followed.
     """
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)

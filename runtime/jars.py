@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JVM jars: pinned in jars.lock, downloaded once, checked, kept in a cache.
+"""The JVM jars: pinned in jars.lock, downloaded once, checked, and kept in a cache.
 
-Python packages come from requirements.lock; what runs on a JVM comes from here. ``jars.lock`` names every jar with its
-SHA-256 and size, grouped into sets:
+Python packages come from requirements.lock, and JVM jars from here. ``jars.lock`` lists every jar with its SHA-256 and
+size, grouped into sets:
 
 =============  =======================================================================================
 local-fs       the fold: Hadoop's local file system without a process for every chmod
 delta          Spark SQL over Delta tables, without the jars that PySpark ships
-s3a            Spark's way to S3, likewise: hadoop-aws and what it uses of the AWS SDK
+s3a            Spark's access to S3, likewise: hadoop-aws and the parts of the AWS SDK that it uses
 rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin
-rocketmq-test  tests: RocketMQ's own integration tests and what they need
+rocketmq-test  tests: RocketMQ's own integration tests and their dependencies
 rocketmq-4     tests: a RocketMQ 4.9 broker, NameServer and mqadmin
 kafka          tests: Apache Kafka in KRaft mode
-kafka-tools    tests: beside it, the commands that administer it
+kafka-tools    tests: the administration commands of Apache Kafka, in addition to `kafka`
 =============  =======================================================================================
 
-The cache has a Maven repository's layout, so an air-gapped machine can be given a copy of one. A file gets its final
-name only after its checksum was right, hence a later start looks at names and sizes only. The address of Maven Central
-is read from the Ivy jar inside PySpark; ``ROUTELAKE_MAVEN_URL`` (http, https or file) names a mirror instead.
+The cache has the layout of a Maven repository, so a copy of the cache works on a machine without network. A file gets
+its final name only after its checksum was verified, so a later start checks only names and sizes. The address of Maven
+Central is in the Ivy jar inside PySpark. ``ROUTELAKE_MAVEN_URL`` (http, https or file) sets a mirror instead.
 
 Commands::
 
-    python -m runtime.jars ensure SET...   download what is missing, print the paths
+    python -m runtime.jars ensure SET...   download missing jars, print the paths
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _IVY_KEY: Final = "ivy.ibiblio.default.artifact.root"
 
 
 class JarError(SetupError):
-    """A set of jars cannot be had; the message says what to do."""
+    """A set of jars cannot be provided. The message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Jar:
 
     Attributes:
         coordinates: ``group:artifact:version`` or ``group:artifact:version:classifier``.
-        sha256: hexadecimal digest of the file.
-        size_bytes: length of the file.
+        sha256: Digest of the file, in hexadecimal.
+        size_bytes: Size of the file, in bytes.
     """
 
     coordinates: str
@@ -86,7 +86,7 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The file's own name."""
+        """Name of the file without its folder."""
         return self.path.rpartition("/")[2]
 
 
@@ -94,7 +94,7 @@ def read_lock(text: str) -> dict[str, list[Jar]]:
     """Parse the text of jars.lock into ``{set: [jar, ...]}``, in the file's order.
 
     Raises:
-        JarError: a line is not ``set coordinates sha256 size_bytes``.
+        JarError: A line is not ``set coordinates sha256 size_bytes``.
     """
     line_format = re.compile(r"(\S+) ([\w.-]+(?::[\w.-]+){2,3}) ([0-9a-f]{64}) ([0-9]+)")
     sets: dict[str, list[Jar]] = {}
@@ -113,7 +113,7 @@ def read_lock(text: str) -> dict[str, list[Jar]]:
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder that holds the jars, whether or not it exists yet."""
+    """The folder of the jars. It may not exist yet."""
     if own := environ.get("ROUTELAKE_CACHE"):
         return Path(own) / "jars"
     xdg = environ.get("XDG_CACHE_HOME")
@@ -124,7 +124,7 @@ def maven_url(environ: Mapping[str, str] = os.environ) -> str:
     """The root of the Maven repository to download from, ending in a slash.
 
     Raises:
-        JarError: the mirror's address has another scheme, or PySpark's Ivy jar gives none.
+        JarError: The mirror's address has another scheme, or PySpark's Ivy jar has no address.
     """
     url = environ.get("ROUTELAKE_MAVEN_URL", "").strip()
     if not url:
@@ -150,7 +150,7 @@ def _central_from_pyspark() -> str:
 
 
 def pyspark_jars() -> Path | None:
-    """The folder of jars inside the installed PySpark, or None where PySpark is not installed."""
+    """The folder of jars inside the installed PySpark, or None if PySpark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -158,15 +158,15 @@ def pyspark_jars() -> Path | None:
 
 
 def ensure(set_name: str) -> list[Path]:
-    """Return the paths of a set's jars, after downloading those that the cache lacks.
+    """Return the paths of a set's jars. Download the missing ones first.
 
-    Safe to call from several processes at once, and after any of them was killed. Progress goes to standard error.
+    Several processes may call this at once, also after one of them was killed. Progress goes to standard error.
 
     Args:
-        set_name: a set of jars.lock, such as ``local-fs``.
+        set_name: Name of a set in jars.lock, such as ``local-fs``.
 
     Raises:
-        JarError: one of them cannot be had.
+        JarError: A jar cannot be provided.
     """
     sets = read_lock(LOCK_FILE.read_text(encoding="utf-8"))
     if set_name not in sets:
@@ -194,7 +194,7 @@ def _size(path: Path) -> int | None:
 
 @contextmanager
 def _cache_lock(cache: Path) -> Iterator[None]:
-    """Hold the right to write into the cache; a process that dies gives it back."""
+    """Hold the lock for writing into the cache. The system releases it if the process ends."""
     with _writing(cache):
         cache.mkdir(parents=True, exist_ok=True)
         handle = (cache / ".lock").open("a")
@@ -205,7 +205,7 @@ def _cache_lock(cache: Path) -> Iterator[None]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Name the cache folder and the remedy when a file operation on it fails."""
+    """If a file operation on the cache fails, raise an error with the folder and the remedy."""
     try:
         yield
     except OSError as error:
@@ -231,7 +231,7 @@ def _download_all(jars: list[Jar], cache: Path, url: str, progress: _Progress) -
 
 
 def _download(jar: Jar, cache: Path, url: str, progress: _Progress, stop: threading.Event) -> None:
-    """Bring one jar into the cache: fetch into NAME.part, check, sync, rename."""
+    """Download one jar into the cache: into NAME.part, then check, sync and rename."""
     target = cache / jar.path
     part = target.with_name(target.name + ".part")
     with _writing(target.parent):
@@ -247,7 +247,7 @@ def _download(jar: Jar, cache: Path, url: str, progress: _Progress, stop: thread
                 part.replace(target)
             return
         part.unlink()
-        if not resumed:  # else an old beginning may be the culprit: once more from the start
+        if not resumed:  # a resumed file may have a wrong beginning: download it again from the start
             break
     raise JarError(
         f"{url}{jar.path} differs from the file in {LOCK_FILE.name}: sha256 {digest} of {size} bytes, expected "
@@ -286,7 +286,7 @@ def _fetch_with_retries(jar: Jar, part: Path, url: str, progress: _Progress, sto
 
 
 def _fetch(jar: Jar, part: Path, url: str, progress: _Progress, stop: threading.Event) -> None:
-    """Continue the partial file up to the pinned size."""
+    """Download the rest of the partial file, up to the pinned size."""
     have = _size(part) or 0
     if have > jar.size_bytes:
         part.unlink()
@@ -319,7 +319,7 @@ def _fetch(jar: Jar, part: Path, url: str, progress: _Progress, stop: threading.
 
 
 class _Progress:
-    """A bar on a terminal, a line for every quarter elsewhere; on standard error."""
+    """Progress on standard error: a bar on a terminal, otherwise a line for every quarter."""
 
     def __init__(self, set_name: str, jars: list[Jar], stream: IO[str] | None = None) -> None:
         self._label = f"jars {set_name}"
@@ -334,7 +334,7 @@ class _Progress:
             self._write(f"{self._label}: downloading {len(jars)} files, {self._total_bytes / 1e6:.0f} MB\n")
 
     def at(self, jar: Jar, done_bytes: int) -> None:
-        """Note how much of a jar has arrived."""
+        """Set the number of downloaded bytes of a jar."""
         with self._lock:
             self._done[jar.coordinates] = done_bytes
             done = sum(self._done.values())
@@ -349,7 +349,7 @@ class _Progress:
                 self._write(f"{self._label}: {100 * share:.0f} %\n")
 
     def close(self) -> None:
-        """Say that everything is there."""
+        """Report the end of the download."""
         took = f"{self._total_bytes / 1e6:.0f} MB in {time.monotonic() - self._started:.0f} s"
         self._write(f"\r{self._label}: {took}\033[K\n" if self._tty else f"{self._label}: {took}\n")
 
@@ -359,7 +359,7 @@ class _Progress:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m runtime.jars", description="The JVM jars pinned in jars.lock.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("ensure", help="download what is missing, print the paths").add_argument("set", nargs="+")

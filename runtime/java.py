@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Java that Spark starts with: found on this machine, or named with the command that installs it.
+"""Search for the Java that Spark needs. If it is missing, the error has the command that installs it.
 
-``./routelake`` installs Java itself. A wheel cannot, so each command that starts Spark looks for it first. A runtime is
-judged by its ``release`` file, which all builds of OpenJDK since Java 9 have; without that file it is asked.
+``./routelake`` installs Java itself. A wheel cannot, so each command that starts Spark searches for Java first. The
+``release`` file of a runtime, which every OpenJDK since Java 9 has, shows its version and modules. Without that file,
+the runtime is started and asked.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Final, NamedTuple
 from schemas.errors import SetupError
 
 OLDEST: Final = 17
-"""Oldest version of Java that Spark 4 takes."""
+"""Oldest version of Java that Spark 4 supports."""
 MODULE: Final = "jdk.incubator.vector"
-"""Module that Spark's JVM options name. Minimal runtimes, made by jlink, leave it out."""
+"""Module in Spark's JVM options. Minimal runtimes from jlink do not have it."""
 
 _INSTALLED: Final = Path("/usr/lib/jvm")
 _OS_RELEASE: Final = Path("/etc/os-release")
@@ -36,7 +37,7 @@ class Java(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """True if Spark starts with it."""
+        """Return True if Spark can run with this Java."""
         return self.version >= OLDEST and self.has_module
 
 
@@ -45,10 +46,10 @@ def find_java(environ: Mapping[str, str] = os.environ, installed: Path = _INSTAL
 
     Args:
         environ: Environment variables.
-        installed: The folder of the distribution.
+        installed: Folder of the distribution's Java runtimes.
 
     Raises:
-        SetupError: There is none. The message has the command that installs one.
+        SetupError: No usable Java was found. The message has the command that installs one.
     """
     found = []
     for home in _homes(environ, installed):
@@ -94,7 +95,7 @@ def install_command(os_release: Path) -> str:
         before_21 = {"debian": 13, "ubuntu": 24}.get(facts.get("ID", ""), 0)
         package = 17 if 0 < _major(facts.get("VERSION_ID", "")) < before_21 else 21
         return f"apt-get install openjdk-{package}-jre-headless"
-    if "amzn" in names:  # its ID_LIKE is fedora, and it has no OpenJDK 21 of that name
+    if "amzn" in names:  # Amazon Linux: its ID_LIKE is fedora, but it has no OpenJDK 21 package of that name
         return "dnf install java-21-amazon-corretto-headless"
     if names & {"rhel", "fedora", "centos"}:
         return "dnf install java-21-openjdk-headless"
@@ -113,7 +114,7 @@ def _homes(environ: Mapping[str, str], installed: Path) -> Iterator[Path]:
 
 
 def _ask(home: Path) -> Java | None:
-    """Start a Java that has no release file, and read its answer."""
+    """Start a Java that has no release file, and read version and modules from its output."""
     java = str(home / "bin" / "java")
     try:
         said, modules = (
@@ -128,7 +129,7 @@ def _ask(home: Path) -> Java | None:
 
 
 def _major(version: str) -> int:
-    """17 of "17.0.15", 8 of "1.8.0_402", 0 of anything else."""
+    """Return the major version: 17 for "17.0.15", 8 for "1.8.0_402", 0 for any other text."""
     found = re.match(r"(?:1\.)?(\d+)", version)
     return int(found[1]) if found else 0
 

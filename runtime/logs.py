@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readable logs on standard error, one line an event.
+"""Readable logs on standard error, one line for each event.
 
-ROUTELAKE_LOG_LEVEL (debug, info, warning, error) says what is left out; with ROUTELAKE_LOG_FORMAT=json each line is an
-object.
+ROUTELAKE_LOG_LEVEL (debug, info, warning, error) sets the minimum level. With ROUTELAKE_LOG_FORMAT=json each line is a
+JSON object.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def configure(process: str) -> None:
     """Set up structlog and the standard library's logging for one process.
 
     Args:
-        process: ``serve``, ``gateway``, ``event-log`` or ``fold``; stands in every line.
+        process: Name of the process in every line: ``serve``, ``gateway``, ``event-log`` or ``fold``.
 
     Raises:
-        SetupError: ROUTELAKE_LOG_LEVEL or ROUTELAKE_LOG_FORMAT is set to something else than there is.
+        SetupError: ROUTELAKE_LOG_LEVEL or ROUTELAKE_LOG_FORMAT has an unknown value.
     """
     level = _LEVELS[_chosen("ROUTELAKE_LOG_LEVEL", _LEVELS, default="info")]
     as_json = _chosen("ROUTELAKE_LOG_FORMAT", _FORMATS, default="text") == "json"
@@ -64,10 +64,10 @@ def configure(process: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    # kafka-python prints several lines a second while a broker is down; the log writer says it once. At debug it prints
-    # requests, with the passwords they carry.
+    # While a broker is down, kafka-python prints several lines a second, and the log writer prints one. At level debug,
+    # kafka-python prints requests with their passwords.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    for chatty in ("asyncio", "httpx", "py4j", "pyspark"):  # they tell the inner life of a library
+    for chatty in ("asyncio", "httpx", "py4j", "pyspark"):  # their lines below WARNING are about their internals
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     logging.basicConfig(level=level, handlers=[handler], force=True)
 

@@ -23,26 +23,26 @@ from schemas.errors import SetupError
 log = structlog.get_logger("routelake")
 
 _MOST_FILES: Final = 1_048_576
-"""Linux: fs.nr_open. Some systems have a hard limit of a thousand times that, and programs that count up to it hang."""
+"""Maximum number of open files (Linux: fs.nr_open). With a hard limit of a thousand times that, some programs hang."""
 
 _OTHER_FILES: Final = 256
-"""A gateway's own: libraries, tables, pipes, the event log."""
+"""Number of open files of a gateway without connections: libraries, tables, pipes, the event log."""
 
 _MODE: Final = re.compile(r"7[0-7]{2}")
 
 
 def guard_data(data_dir: Path, mode: str) -> None:
-    """Make the data directory, and let all that this process and its children make have its mode.
+    """Create the data directory, and limit all files of this process and its children to its mode.
 
-    A directory that was there keeps its own mode: somebody may have set it. One that is open to more than asked is
-    said in a warning.
+    An existing directory keeps its mode, because an operator may have set it. If it allows more than ``mode``, a
+    warning is logged.
 
     Args:
         data_dir: The data directory.
-        mode: Octal: ``700``, ``750`` for readers in the group, ``755``. Files have it without the right to execute.
+        mode: Octal mode: ``700``, ``750`` for readers in the group, or ``755``. Files get it without execute rights.
 
     Raises:
-        SetupError: Not such a mode, or the directory cannot be written.
+        SetupError: The mode is not valid, or the directory cannot be written.
         UnavailableError: The disk is full or failing.
     """
     allowed = mask_files(mode)
@@ -50,9 +50,9 @@ def guard_data(data_dir: Path, mode: str) -> None:
         made = [folder for folder in (data_dir, *data_dir.absolute().parents) if not folder.exists()]
         data_dir.mkdir(parents=True, exist_ok=True)
         for folder in made:
-            sync_folder(folder.absolute().parent)  # SQLite syncs no folder but the log's
+            sync_folder(folder.absolute().parent)  # SQLite syncs only the folder of the log
         with tempfile.TemporaryFile(dir=data_dir):
-            pass  # of no name: others may look at the same time
+            pass  # a file without a name, as other processes may do the same check
         found = stat.S_IMODE(data_dir.stat().st_mode)
     except OSError as error:
         raise at_start(error)(
@@ -67,13 +67,13 @@ def guard_data(data_dir: Path, mode: str) -> None:
 
 
 def mask_files(mode: str) -> int:
-    """Let what this process and its children make have no more than a mode; returns it as a number.
+    """Limit all files that this process and its children create to a mode. Returns the mode as a number.
 
     Args:
-        mode: As for `guard_data`.
+        mode: Octal mode, as for `guard_data`.
 
     Raises:
-        SetupError: Not such a mode.
+        SetupError: The mode is not valid.
     """
     if not _MODE.fullmatch(mode):
         raise SetupError(f"--data-mode {mode!r}: expected an octal mode such as 700, or 750 for readers in the group.")
@@ -83,7 +83,7 @@ def mask_files(mode: str) -> int:
 
 
 def raise_file_limit() -> int:
-    """Take as many open files as this process may have; returns how many. Children have the same limit."""
+    """Raise the limit of open files as far as allowed, and return it. Children have the same limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -93,7 +93,7 @@ def raise_file_limit() -> int:
 
 
 def check_file_limit(connections: int) -> None:
-    """Warn where not every connection that is allowed can be had."""
+    """Log a warning if the limit of open files is too low for the allowed number of connections."""
     limit, needed = raise_file_limit(), connections + _OTHER_FILES
     if limit < needed:
         log.warning(
@@ -106,10 +106,10 @@ def check_file_limit(connections: int) -> None:
 
 @contextlib.contextmanager
 def acting_as_owner(folder: Path) -> Iterator[None]:
-    """Let root do what follows with the rights of the user whom a folder belongs to: the user may have put links there.
+    """Run the block with the rights of a folder's owner, if this process is root.
 
-    A folder that is missing, or belongs to root, or that its owner cannot reach by its path, changes nothing. For those
-    who are not root, neither.
+    The owner may have put links into the folder. Nothing changes if the folder is missing, belongs to root, or cannot
+    be reached by its owner. Nothing changes for users other than root.
 
     Args:
         folder: A data directory.
@@ -136,7 +136,7 @@ def acting_as_owner(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def acting_as_root() -> Iterator[None]:
-    """Take back, for a moment, what `acting_as_owner` gave up. Without effect in a process that is not root's."""
+    """Run the block with root's rights again, inside `acting_as_owner`. Without effect if the process is not root's."""
     euid = os.geteuid()
     if os.getuid() != 0 or euid == 0:
         yield
@@ -149,7 +149,7 @@ def acting_as_root() -> Iterator[None]:
 
 
 def _foreign_owner(folder: Path) -> tuple[int, int, list[int]] | None:
-    """User, group and further groups of a folder's owner; None where this process has no rights to give up for it."""
+    """User, group and further groups of a folder's owner, or None if this process keeps its own rights."""
     if os.geteuid() != 0:
         return None
     try:
@@ -158,7 +158,7 @@ def _foreign_owner(folder: Path) -> tuple[int, int, list[int]] | None:
         return None
     try:
         entry = pwd.getpwuid(found.st_uid)
-    except KeyError:  # never root's group, whatever group the folder has
+    except KeyError:  # an unknown user; never take root's group, even if the folder has it
         gid = found.st_gid or found.st_uid
         return found.st_uid, gid, [gid]
     return found.st_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""glibc's allocator: what a process has needed for a moment goes back to the system.
+"""Settings of glibc's allocator, so that a process returns memory to the system after a short peak.
 
-Left alone it learns from each large block that is freed to take the next ones of that size from its heaps, where one
-small block that stays holds up megabytes; after a few frames of 30 MB nothing is given back any more. (mallopt(3),
-"dynamic mmap threshold": setting it by hand turns that off.)
+By default the allocator raises a threshold with each large block that is freed. It then takes blocks of that size from
+its heaps, where one small block keeps megabytes from being returned. After a few frames of 30 MB it returns nothing any
+more. A fixed threshold turns this off (mallopt(3), "dynamic mmap threshold").
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
 LARGE_BLOCK_BYTES: Final = 128 * 1024
-"""Blocks from here on are the system's own, and are its again once they are freed."""
+"""Size of a block, in bytes, from which on it comes directly from the system and returns to it when freed."""
 
 _SPARE_BYTES: Final = 8 * 1024 * 1024
 _ARENAS: Final = 2
 _LOOK_S: Final = 10.0
 _LOOKS: Final = 3
-"""A process that has grown is trimmed every so many looks: what it freed since the last time shows nowhere else."""
+"""Number of checks after which a process that has grown is trimmed again, because freed memory is not visible."""
 _GROWN_BYTES: Final = 32 * 1024 * 1024
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def give_back_large_blocks() -> None:
-    """From now on, in this process. Does nothing with another C library."""
+    """Return large blocks to the system when they are freed, from now on. Without glibc this does nothing."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
@@ -40,10 +40,10 @@ def give_back_large_blocks() -> None:
 
 
 async def give_back_free_pages() -> None:
-    """From now on, until it is cancelled: small blocks that are free go back, too, where the process has grown.
+    """Return pages of free small blocks to the system, each time that the process has grown, until cancelled.
 
-    Thousands of them leave pages free between others that are in use, and those only `malloc_trim` gives back. It runs
-    in a thread, without the interpreter lock. Does nothing with another C library.
+    Thousands of small blocks leave free pages between pages in use. Only `malloc_trim` returns those pages. It runs in
+    a thread, without the interpreter lock. Without glibc this does nothing.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     least_bytes = trimmed_bytes = _resident_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start-up of a process that uses Arrow but never makes a data frame."""
+"""Start of a process that uses Arrow but no data frames, without pandas."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from types import ModuleType
 
 
 class _NoPandas:
-    """A finder that finds no pandas."""
+    """An import finder that refuses pandas."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Refuse pandas, leave everything else to the other finders."""
+        """Refuse pandas, and leave all other modules to the other finders."""
         if name == "pandas":
             raise ModuleNotFoundError(name)
 
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """Let nothing find pandas inside the block, unless it is loaded already."""
+    """Make imports of pandas fail inside the block, unless pandas is already loaded."""
     sys.meta_path.insert(0, _NoPandas)
     try:
         yield
@@ -30,11 +30,11 @@ def without_pandas() -> Iterator[None]:
 
 
 def keep_pandas_out() -> None:
-    """Let pyarrow decide now that there is no pandas.
+    """Make pyarrow work without pandas from now on.
 
-    It imports pandas, if there is one, the first time it makes an array: 0.85 s of processor time and 44 MB that
-    routelake has no use for. Asked once, it never asks again. Call it first, in a process of its own. ``to_pandas``
-    does not work afterwards. Nothing happens where pandas is loaded already.
+    When pyarrow creates its first array, it imports pandas if possible. That costs 0.85 s of processor time and 44 MB,
+    and routelake does not need it. pyarrow tries this only once. Call this function first, in a separate process.
+    ``to_pandas`` does not work afterwards. If pandas is already loaded, nothing happens.
     """
     if "pandas" in sys.modules:
         return

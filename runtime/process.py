@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one process: how it says that it is ready, hears that it should stop, and ends."""
+"""Life cycle of one process: readiness, stop signals and exit codes."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignal:
-    """SIGTERM, SIGINT, or `set`, heard through a pipe; any number of them, at any time, is one stop.
+    """Stop request from SIGTERM, SIGINT or `set`, through a pipe. Several requests count as one.
 
-    A handler runs between any two instructions of the main thread, perhaps while that holds the lock of an Event, of a
-    Condition or of a log: a handler that takes one waits for ever. Writing to a pipe takes none. The handlers stay
-    until the process ends, so that a second signal does not end it with another exit code.
+    A signal handler runs between any two instructions of the main thread. The main thread may hold the lock of an
+    Event, a Condition or a log at that time, and a handler that needs the lock would wait forever. To write to a pipe
+    needs no lock. The handlers stay until the process ends, so that a second signal does not change the exit code.
 
     Source: Python's ``signal`` module, "Execution of Python signal handlers"; signal-safety(7).
     """
 
     def __init__(self) -> None:
-        """Nothing is heard before `listen`."""
+        """Create the pipe. Signals are handled after `listen`."""
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
 
     def listen(self) -> StopSignal:
-        """Take the signals; again after a library has taken them. Main thread only."""
+        """Install the signal handlers. Call it again after a library has replaced them. Main thread only."""
         for number in _STOPS:
             signal.signal(number, self._heard)
         return self
 
     def set(self) -> None:
-        """Stop. Callable from any thread."""
-        with suppress(BlockingIOError):  # full: it has been heard often enough
+        """Request a stop. Any thread may call this."""
+        with suppress(BlockingIOError):  # the pipe is full, so the stop is already requested
             os.write(self._writer, b"\0")
 
     def wait(self, timeout_s: float) -> bool:
-        """Return True if the process should stop. Waits up to ``timeout_s`` for that."""
+        """Return True if a stop is requested. Wait for it for at most ``timeout_s``."""
         return bool(select.select([self._reader], [], [], timeout_s)[0])
 
     def event(self) -> asyncio.Event:
-        """Set from the stop on, for the event loop that runs."""
+        """Return an event for the running event loop that is set from the stop request on."""
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
         def heard() -> None:
@@ -80,8 +80,8 @@ class StopSignal:
 def tell_ready(environ: Mapping[str, str] = os.environ) -> None:
     """Tell systemd that a unit with ``Type=notify`` is ready. Source: sd_notify(3).
 
-    Nothing happens without NOTIFY_SOCKET, nor in a child of `runtime.supervisor`, which notifies for all of them. An
-    error is ignored: a NameServer answers all the same.
+    Nothing happens without NOTIFY_SOCKET, or in a child of `runtime.supervisor`, which notifies for all its children.
+    An error is ignored, because the NameServer works without the notification.
     """
     path = environ.get("NOTIFY_SOCKET", "")
     if not path or SUPERVISED in environ:
@@ -92,13 +92,13 @@ def tell_ready(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def refusal(error: RoutelakeError) -> int:
-    """Say why the process ends, in one line; returns its exit code."""
+    """Print the reason why the process exits, in one line, and return the exit code."""
     print(f"routelake: {error}", file=sys.stderr)
     return EXIT_SETUP if isinstance(error, SetupError) else EXIT_FAILED
 
 
 def run_to_end(main: Callable[[], object]) -> NoReturn:
-    """Run a program and end the process: with its SystemExit's code, 0 without one, 1 for a defect."""
+    """Run a program, then exit: with the code of its SystemExit, 0 without SystemExit, or 1 after another exception."""
     try:
         main()
         code: object = None
@@ -116,15 +116,16 @@ def run_to_end(main: Callable[[], object]) -> NoReturn:
 
 
 def end_process(code: int) -> NoReturn:
-    """End now, with this code, and with everything printed.
+    """Flush all output, then exit immediately with this code.
 
-    Threads of native libraries (Arrow, delta-rs) go on while the interpreter takes down what they use: on a lake of 870
-    files that ended seven of eight refusals with a segmentation fault. So nothing is taken down.
+    Threads of native libraries (Arrow, delta-rs) still run while the interpreter frees the objects that they use. On a
+    lake of 870 files, seven of eight exits after an error ended in a segmentation fault. So the interpreter does not
+    free its objects.
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, AttributeError):  # the reader is gone, the disk is full, or there never was one
+        except (OSError, ValueError, AttributeError):  # the reader is closed, the disk is full, or there is no stream
             code = code or EXIT_FAILED
     os._exit(code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress lines of `serve` for a person: one for each step, and one from time to time during a long step."""
+"""Progress lines of `serve`: one for each step, and one every few seconds during a long step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 STILL_EVERY_S: Final = 10.0
-"""Silence after which a line says what is waited for."""
+"""Time without a line after which a line reports the reason for the wait, in seconds."""
 
 _MOST_BYTES: Final = 1024 * 1024
 _ANSWER_S: Final = 1.0
-"""How long one look may hold up the supervisor."""
+"""Time limit for an answer of /readyz, in seconds. The supervisor waits for it."""
 
 
 def _say(line: str) -> None:
@@ -35,13 +35,13 @@ class Startup:
         say: Callable[[str], None] = _say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The start begins now.
+        """Begin to measure the start.
 
         Args:
-            ready_url: Of /readyz.
-            spark: Whether a fold is started, too, and with it Spark.
-            say: Where lines go, without what stands in front of them.
-            clock: Seconds.
+            ready_url: URL of /readyz.
+            spark: Whether a fold, and with it Spark, is started too.
+            say: Callback for lines, without their prefix.
+            clock: Monotonic clock, in seconds.
         """
         self._ready_url = ready_url
         self._spark = spark
@@ -52,7 +52,7 @@ class Startup:
         self._gateway_answers = False
 
     def look(self) -> bool:
-        """Ask /readyz, say what is new. Returns whether it is ready: a gateway at the head of the log needs no fold."""
+        """Ask /readyz, print news, and return whether the gateway is ready. With a live view it needs no fold."""
         found = self._ask()
         is_ready = found is not None and bool(found["ready"])
         took_s = self._clock() - self._began_s
@@ -68,7 +68,7 @@ class Startup:
         self._say(line)
 
     def _ask(self) -> dict[str, Any] | None:
-        """The document of /readyz, ready or not; None while nobody answers as a gateway does."""
+        """Return the document of /readyz, ready or not, or None if no gateway answers."""
         try:
             found = json.loads(ask_gateway(self._ready_url, _ANSWER_S)[1])
         except (OSError, HTTPException, ValueError):
@@ -77,13 +77,13 @@ class Startup:
 
 
 def ask_gateway(url: str, timeout_s: float) -> tuple[int, bytes]:
-    """GET from a gateway on this machine: without a proxy, and whatever name its certificate has.
+    """Send a GET to a gateway on this machine, without a proxy and without a check of its certificate's name.
 
     Returns:
         Status and body of the answer.
 
     Raises:
-        OSError, http.client.HTTPException: Nobody answers as a web server does.
+        OSError, http.client.HTTPException: No valid HTTP answer came.
     """
     at = urlsplit(url)
     host = at.hostname or ""

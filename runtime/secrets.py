@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens stay with the processes that need them: gateways and clients."""
+"""Secrets in environment variables and files. Only the processes that need a secret get it: gateways and clients."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from schemas.errors import SetupError
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment for a process that has no need of tokens."""
+    """Return the environment for a process that needs no secrets."""
     return {name: value for name, value in environ.items() if not is_secret(name)}
 
 
 def drop_secrets() -> None:
-    """Keep what this process starts from them."""
+    """Remove the secrets from the environment of this process, so that its children do not get them."""
     for name in filter(is_secret, list(os.environ)):
         del os.environ[name]
 
 
 def is_secret(name: str) -> bool:
-    """Return True if a variable holds a secret of gateways and clients: ROUTELAKE_HTTP_TOKENS, or one that was kept."""
+    """Return True if a variable is secret: a name like ROUTELAKE_HTTP_TOKENS, or a name from `keep_from_children`."""
     is_ours = name.startswith("ROUTELAKE_") and any(word in name for word in ("TOKEN", "SECRET", "PASSWORD"))
     return is_ours or name in _kept
 
@@ -32,36 +32,36 @@ _kept: Final[set[str]] = set()
 
 
 def keep_from_children(reference: str) -> None:
-    """Give a variable that ``env:NAME`` names to no process that is started from now on `without_secrets`."""
+    """Treat the variable of a reference ``env:NAME`` as secret from now on (`without_secrets`)."""
     kind, _, name = reference.partition(":")
     if kind == "env":
         _kept.add(name)
 
 
 class SecretError(ValueError):
-    """A reference to a secret leads to none. The text says why, and shows no secret."""
+    """A reference to a secret cannot be resolved. The message has the reason, and never a secret."""
 
 
 class EmptySecretError(SecretError):
-    """A reference to a secret leads to an empty file or variable."""
+    """A reference to a secret names an empty file or variable."""
 
 
 def reference_of(text: str) -> tuple[str, str] | None:
-    """Kind and name of a reference to a secret, ``file:PATH`` or ``env:NAME``; None: it is the secret itself."""
+    """Kind and name of a reference to a secret, ``file:PATH`` or ``env:NAME``. None: the text is the secret itself."""
     kind, _, name = text.partition(":")
     return (kind, name) if kind in ("file", "env") and kind != text else None
 
 
 def read(kind: str, name: str, environ: Mapping[str, str] | None = None) -> str:
-    """The secret that a reference leads to, of a file without the line end after it.
+    """Read the secret of a reference. The line end after the text of a file is removed.
 
     Args:
         kind: ``file`` or ``env``.
-        name: The path or variable.
-        environ: Where ``env:`` is looked up; None: this process's.
+        name: Path or name of the variable.
+        environ: Environment for ``env:``. None: the environment of this process.
 
     Raises:
-        SecretError: There is none.
+        SecretError: The file or variable is missing, unreadable or empty.
     """
     if kind == "env":
         found = (os.environ if environ is None else environ).get(name)
@@ -80,16 +80,16 @@ def read(kind: str, name: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def resolve(text: str, what: str, environ: Mapping[str, str] | None = None, *, may_be_empty: bool = False) -> str:
-    """A secret that may be written as a reference, ``file:PATH`` or ``env:NAME``.
+    """Return a secret that may be given as a reference, ``file:PATH`` or ``env:NAME``.
 
     Args:
         text: The reference, or the secret itself.
-        what: What it is, for messages. They never show it.
-        environ: Where ``env:`` is looked up; None: this process's.
-        may_be_empty: True for passwords: a reference to an empty one is allowed.
+        what: Name of the secret in messages. Messages never show the secret.
+        environ: Environment for ``env:``. None: the environment of this process.
+        may_be_empty: Whether the secret may be empty, as a password may.
 
     Raises:
-        SetupError: There is no such file or variable.
+        SetupError: The file or variable is missing, unreadable or empty.
     """
     reference = reference_of(text)
     if reference is None:

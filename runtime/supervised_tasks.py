@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads and tasks that a process cannot do without: each death is told, and ends the process.
+"""Threads and tasks that a process cannot run without. If one fails, the failure is logged and the process exits.
 
-A thread that died prints a traceback, and the process goes on without it; a task that somebody keeps dies without a
-word. Either way something stands still and nothing says why. So the loops that run for as long as the process does
-catch what they can meet (a log that cannot be read, a file that is torn) and go on; what gets past that is a defect,
-and the process ends with code 1: `serve` starts it again.
+By default, a failed thread prints a traceback and the process continues without it. A failed task with a reference
+prints nothing. In both cases a part of the process stops without a reason. So loops that run as long as the process
+handle all expected errors (an unreadable log, a damaged file) and continue. Any other error is a defect. Then the
+process exits with code 1, and `serve` starts it again.
 
-The rest (a request's task, a pool's thread) is awaited by somebody, who is told.
+Other tasks and threads (of a request, of a pool) are awaited by their callers, which get the error.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ OnDeath = Callable[[str, BaseException], object]
 
 _listeners: list[OnDeath] = []
 _essential: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-"""Threads that the process cannot run without. The death of another thread is only reported."""
+"""Threads that the process cannot run without. The failure of another thread is only logged."""
 
 
 def on_death(listener: OnDeath) -> Callable[[], None]:
-    """Tell somebody of each death of what this process cannot do without, on the thread where it was noticed.
+    """Call a listener after each failure of a critical task or thread, on the thread that noticed the failure.
 
-    Of threads only after `watch_threads`.
+    Failures of threads are noticed only after `watch_threads`.
 
     Returns:
-        What ends that.
+        A function that removes the listener.
     """
     _listeners.append(listener)
     return partial(_listeners.remove, listener)
 
 
 def watch_threads() -> None:
-    """From now on, in this process, for all threads."""
+    """Notice failures of all threads of this process, from now on."""
     threading.excepthook = _thread_died
 
 
 def critical_thread(target: Callable[..., object], name: str, args: tuple[Any, ...] = ()) -> threading.Thread:
-    """A daemon thread that is to run until the process ends, or to end well; not started yet.
+    """Create a daemon thread that must run until the process ends, or return without error. It is not started.
 
     Args:
-        target: What it does.
-        name: Names it to an operator.
-        args: Of the target.
+        target: Function of the thread.
+        name: Name of the thread, for an operator.
+        args: Arguments of the function.
     """
     thread = threading.Thread(target=target, name=name, args=args, daemon=True)
     _essential.add(thread)
@@ -60,11 +60,11 @@ def critical_thread(target: Callable[..., object], name: str, args: tuple[Any, .
 
 
 def critical_task(task: asyncio.Task[Any], what: str) -> asyncio.Task[Any]:
-    """Watch a task that is to run until it is cancelled, or to end well.
+    """Watch a task that must run until it is cancelled, or end without error.
 
     Args:
-        task: which.
-        what: names it to an operator.
+        task: The task.
+        what: Name of the task, for an operator.
 
     Returns:
         The same task.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake serve`: the gateway and the fold as child processes, watched and restarted.
+"""`routelake serve`: the gateway and the fold as child processes, supervised and restarted.
 
-A crashed child is started again after a pause that doubles with each crash in a row (0.5 s to 30 s) and is short again
-once the child has run for a minute. A child whose first start ends with exit code 2 cannot start as things are (port in
-use, lake in a folder that another fold holds, ...): its own message says what to do, and all stops with that code.
+A crashed child is started again after a pause. The pause doubles with each crash in a row (0.5 s to 30 s). After the
+child has run for a minute, the pause is short again. If the first start of a child ends with exit code 2, the child
+cannot start with these settings (port in use, lake held by another fold, ...). Its own message has the remedy, and
+`serve` stops with that code.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from runtime.version import PROGRAM
 log = structlog.get_logger("routelake.serve")
 
 DRAIN_S: Final = 12.0
-"""How long a child may take to stop before it is killed; a stop as a whole stays under 15 s."""
+"""Maximum time that a child has to stop before it is killed, in seconds. A whole stop takes less than 15 s."""
 
 _FIRST_BACK_OFF_S: Final = 0.5
 _MAX_BACK_OFF_S: Final = 30.0
 _STEADY_S: Final = 60.0
 _DOES_NOT_STAY_UP_S: Final = 4.0
-"""The pause before a start after which one more line says so: a child has ended four times in a row."""
+"""Pause before a start, in seconds, at which one more line is logged. The child has then ended four times in a row."""
 
 
 @dataclass(slots=True)
@@ -49,12 +50,12 @@ class Child:
     back_off_s: float = _FIRST_BACK_OFF_S
     restarts: int = 0
     has_secrets: bool = False
-    """Whether it needs the tokens of this process's environment."""
+    """Whether the child needs the secrets of this process's environment."""
     settings: bytes = b""
-    """What it reads first on its standard input."""
+    """Settings that the child reads first from its standard input."""
 
     def start(self) -> None:
-        """Start it in a session of its own, so that a terminal's Ctrl-C reaches only the supervisor."""
+        """Start the child in its own session, so that a terminal's Ctrl-C reaches only the supervisor."""
         self.process = subprocess.Popen(
             list(self.command),
             stdin=subprocess.PIPE,
@@ -62,7 +63,7 @@ class Child:
             env={**(os.environ if self.has_secrets else without_secrets(os.environ)), SUPERVISED: str(os.getpid())},
         )
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended already
+        with suppress(BrokenPipeError):  # the child has already ended
             self.process.stdin.write(self.settings)
             self.process.stdin.flush()
         self.started_s = time.monotonic()
@@ -70,7 +71,7 @@ class Child:
 
 
 class Supervisor:
-    """Runs children until told to stop. `run` blocks."""
+    """Runs child processes until a stop is requested. `run` blocks."""
 
     def __init__(self, children: Sequence[Child], ready_url: str, ready_line: str) -> None:
         self._children = children
@@ -80,7 +81,7 @@ class Supervisor:
         self._exit_code = 0
 
     def run(self) -> int:
-        """Start everything, watch it, stop it on SIGTERM or SIGINT; returns the exit code."""
+        """Start and watch the children, and stop them on SIGTERM or SIGINT. Returns the exit code."""
         self._stop.listen()
         for child in self._children:
             self._start(child)
@@ -118,7 +119,7 @@ class Supervisor:
         child.process = None
         is_steady = now - child.started_s >= _STEADY_S
         if code == EXIT_SETUP and child.restarts == 0 and not is_steady:
-            # Its message has been printed; starting it again would only print it again.
+            # The child has printed its message. Another start would only print it again.
             self._exit_code = EXIT_SETUP
             self._stop.set()
             return
@@ -137,7 +138,7 @@ class Supervisor:
         self._back_off(child)
 
     def _start(self, child: Child) -> None:
-        """Start a child, or try again later: a machine short of memory or processes is no reason to end the others."""
+        """Start a child. If memory or processes are short, try again later, and do not stop the other children."""
         try:
             child.start()
         except OSError as error:

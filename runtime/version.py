@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version of this program and the command that starts it: what differs between a clone and a wheel.
+"""The version of this program and the command that starts it. Both depend on whether it runs from a clone or a wheel.
 
-`pyproject.toml` is the one place where the version is written. Only a clone has that file.
+Only `pyproject.toml` has the version, and only a clone has that file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRAM: Final = "./routelake" if IS_CLONE else "routelake"
 
 @cache
 def release() -> str:
-    """Such as ``0.1.0``: what pyproject.toml says in a clone, what the wheel says where one is installed."""
+    """The version, such as ``0.1.0``: from pyproject.toml in a clone, otherwise from the installed wheel."""
     if not IS_CLONE:
         return metadata.version("routelake")
     version: str = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"]
