@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of changes, and of what there was: routeChangeTable counted into points, for charts and the time bar.
+"""Number of changes, and of topics, brokers and queues, per interval of time or epochs, for charts and the time bar.
 
-A question costs a scan of the narrow columns of its window; totals scan the whole table up to its end. So an answer is
-kept for a while (`lake.history.kept`).
+A query scans the narrow columns of its window in routeChangeTable. Totals scan the whole table up to the end of the
+window. So answers are cached for a while (`lake.history.kept`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemas.tables import BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TA
 
 MAX_POINTS: Final = 500
 ANSWER_BYTES: Final = 64 * 1024
-"""What a kept answer is counted as: its points hold some numbers each."""
+"""Assumed size of a cached answer, in bytes."""
 _SECOND_MS: Final = 1000
 _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -35,20 +35,20 @@ WIDTHS_MS: Final = (
     *(_MINUTE_MS, 2 * _MINUTE_MS, 5 * _MINUTE_MS, 10 * _MINUTE_MS, 30 * _MINUTE_MS),
     *(_HOUR_MS, 3 * _HOUR_MS, 6 * _HOUR_MS, 12 * _HOUR_MS, _DAY_MS, 7 * _DAY_MS, 28 * _DAY_MS),
 )
-"""Widths of a point in time, aligned to UTC."""
+"""Possible widths of a point in milliseconds, aligned to UTC."""
 _BEFORE: Final = -1
-"""The point of all that was before the window."""
+"""Number of the point for all changes before the window."""
 
 
 class ActivityAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """A question.
+    """Parameters of the query.
 
     Attributes:
-        from_: As `History.resolve` takes it; None: the beginning.
-        to: Likewise; None: now.
-        by: Points of equal time, or of an equal number of epochs.
-        points: So many at most.
-        totals: Say how many topics, brokers and queues there were, too.
+        from_: Start, as for `History.resolve`; None: the first epoch.
+        to: End, as for `History.resolve`; None: now.
+        by: Points of equal duration, or of an equal number of epochs.
+        points: Maximum number of points.
+        totals: Include the numbers of topics, brokers and queues.
     """
 
     from_: str | None = None
@@ -59,7 +59,7 @@ class ActivityAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActivityPoint(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """A point in which something changed. `topics`, `brokers` and `queues` are there with `totals`."""
+    """A point with changes. `topics`, `brokers` and `queues` are set with `totals`."""
 
     start: Annotated[int, Meta(description="its first millisecond since 1970 UTC, or its first epoch")]
     first_epoch: Annotated[int, Meta(description="the first epoch with a change of it; 0: nothing changed")]
@@ -74,14 +74,14 @@ class ActivityPoint(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer.
+    """Result of the query.
 
     Attributes:
-        commit: The epoch that it is computed from.
+        commit: The newest epoch at the time of the query.
         first: The first millisecond or epoch of the window.
-        last: The last one.
-        width: Of a point, in milliseconds or epochs.
-        points: In order. Where nothing changed there is none, but the first has the totals of the beginning.
+        last: The last millisecond or epoch of the window.
+        width: Width of a point, in milliseconds or epochs.
+        points: Points in order. Points without changes are left out, except the first, which has the totals before it.
     """
 
     commit: RouteCommit
@@ -92,16 +92,16 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def activity(history: History, asked: ActivityAsked, *, is_fresh: bool = False) -> Activity:
-    """Count.
+    """Count changes per point.
 
     Args:
-        history: What is counted.
-        asked: The question.
-        is_fresh: Count anew, if there is a newer epoch than that of a kept answer.
+        history: History of the lake.
+        asked: Parameters of the query.
+        is_fresh: Count again if there is a newer epoch than that of the cached answer.
 
     Raises:
-        BadRequestError: A time or the number of points is none, ``from`` is after ``to``, or it would take more
-            memory than there is for it.
+        BadRequestError: A time or the number of points is invalid, ``from`` is after ``to``, or the query exceeds its
+            memory limit.
         RoutelakeError: As `History.resolve`.
     """
     if not 1 <= asked.points <= MAX_POINTS:
@@ -134,16 +134,16 @@ def _count(history: History, asked: ActivityAsked, newest: RouteCommit) -> Activ
 
 
 class _Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """The places of the points of a window.
+    """Position of the points of a window, in milliseconds or epochs.
 
     Attributes:
-        first: Of the window, in milliseconds or epochs.
-        last: Likewise.
+        first: First millisecond or epoch of the window.
+        last: Last millisecond or epoch of the window.
         base: Start of the first point.
-        width: Of a point.
-        place: SQL: where a change is.
-        within: SQL: a change is in the window.
-        before: SQL: it is before it.
+        width: Width of a point.
+        place: SQL expression for the position of a change.
+        within: SQL condition that a change is in the window.
+        before: SQL condition that a change is before the window.
     """
 
     first: int
@@ -228,10 +228,10 @@ _STEP: Final = "CASE WHEN before IS NULL THEN 1 ELSE -1 END"
 
 
 def _totals(bucket: str, within: str) -> dict[str, str]:
-    """SQL by total: by how much it moves in each point.
+    """SQL queries for the change of each total in each point.
 
-    Most topics only ever come. So those that also went are counted broker by broker, and the others by their first row.
-    The states of queues are few, so their JSON is read once for each.
+    Most topics are never deleted, and they are counted by their first row. The other topics are counted broker by
+    broker. Queues have few distinct states, so the JSON of each state is parsed once.
     """
     queues = "coalesce(CAST({0}->>'writeQueueNums' AS BIGINT), 0)"
     return {
@@ -262,7 +262,7 @@ SELECT {bucket} AS start, before, after, count(*) AS number
 
 
 def _take_totals(views: duckdb.DuckDBPyConnection, bucket: str, within: str, points: dict[int, ActivityPoint]) -> None:
-    """Set the totals of every point, also of what was before the window."""
+    """Set the totals of every point. They include changes before the window."""
     steps: dict[str, dict[int, int]] = {
         name: dict(views.sql(sql).fetchall()) for name, sql in _totals(bucket, within).items()
     }

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points in time: the text of ``as_of`` becomes an epoch or a time, and with the index of epochs a point in time.
+"""Points in time: parsing of ``as_of`` to an epoch or a time, and resolution by an index of epochs.
 
-*The state as of time T* is the state after every change whose event time is not after T: the tables of the commit with
-the greatest epoch whose ``eventTime`` is not after T, and the changes of the next epoch up to T. It is the log's own
-clock; when the writer happened to commit, and how much at once, does not matter. A time after the newest epoch means
-the newest epoch, unless it has not come yet. The clock of the client may be a minute ahead.
+*The state as of time T* is the state after every change with an event time up to T. It consists of the tables at the
+greatest epoch with an ``eventTime`` up to T, and the changes of the next epoch up to T. Event time is the clock of the
+event log, so the time and the size of a commit do not matter. A past time after the newest epoch means the newest
+epoch. A future time is an error, with one minute of tolerance for the client's clock.
 
-Between two points in time lie the changes that lead from what ``as_of`` shows at the one to what it shows at the other.
+The changes between two points in time lead from the state at the one to the state at the other.
 
-The index of epochs is of routeCommitTable: which there are, and when they were. 8 bytes an epoch, grown as it grows.
+The index has the event time of each epoch in routeCommitTable, 8 bytes per epoch, and grows with the table.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
 
 _COMMITS_BYTES: Final = 1024 * 1024
 _COMMIT_BYTES: Final = 2000
-"""Of a commit without outcomes: a dict with the version of each table."""
+"""Memory in bytes of a commit without outcomes, mostly a dict with the version of each table."""
 _MAX_READ: Final = 500
-"""Commits read one by one; with more of them the table is read as a whole."""
+"""Maximum number of new commits to read one by one. If there are more, the whole table is read."""
 
 
 class Epochs:
-    """Knows every epoch of a lake. Safe for threads."""
+    """Index of all epochs of a lake. Thread-safe."""
 
     def __init__(self, lake_dir: str) -> None:
-        """Nothing is opened yet."""
+        """Create the index without opening a file."""
         self._lake_dir = lake_dir
         self._uri = table_uri(lake_dir, ROUTE_COMMIT_TABLE)
         self._tail = CommitTail(lake_dir)
         self._lock = threading.RLock()
         self._commits: Recent[int, RouteCommit] = Recent(_COMMITS_BYTES)
-        self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not at hand
-        self._files_version: int | None = None  # of the table that they are: what is older may have been vacuumed
+        self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not cached
+        self._files_version: int | None = None  # version of these files. Vacuum may delete those of older versions.
         self.first = 0
-        """The oldest epoch that is recorded; 0 without any. Epochs have consecutive numbers."""
+        """The oldest recorded epoch; 0 without any. Epochs have consecutive numbers."""
         self._times_us = array("q")
         self.lake = 0
-        """Counts the lakes seen at this place: different when one was replaced by another."""
+        """Number of lakes seen at this path. It changes if another lake replaces this one."""
 
     @property
     def newest(self) -> int:
@@ -74,18 +74,18 @@ class Epochs:
         return self.first + len(self._times_us) - 1 if self._times_us else 0
 
     def refresh(self) -> None:
-        """See what was committed since.
+        """Read new commits.
 
         Raises:
-            UnavailableError: There is no lake to read.
-            SetupError: It is of another format.
+            UnavailableError: There is no readable lake.
+            SetupError: The lake has another format.
         """
         with self._lock, self._reading():
             self._refresh()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Whatever storage raises means: not now."""
+        """Convert storage errors to UnavailableError."""
         try:
             yield
         except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
@@ -102,7 +102,7 @@ class Epochs:
             self._commits.put(commit.epoch, commit.without_outcomes(), _COMMIT_BYTES)
 
     def _reopen(self) -> None:
-        """Read the table as a whole: at first, far behind, after a clean-up of the log, or in another lake."""
+        """Read the whole table: at the start, far behind, after log clean-up, or after the lake was replaced."""
         opened = self._tail.open()
         if opened is None:
             raise UnavailableError(
@@ -117,7 +117,7 @@ class Epochs:
     def _take_whole(self, opened: OpenedTail) -> None:
         first, times_us = self._read(opened.files, self.newest)
         if not first or first != self.newest or times_us[0] != self._times_us[-1]:
-            # The epoch known as the newest is not there any more: another lake.
+            # The newest known epoch is missing, so this is another lake.
             self.first, self._times_us = self._read(opened.files, 0)
             self._commits.clear()
             self.lake += 1
@@ -126,7 +126,7 @@ class Epochs:
         self._files, self._files_version = opened.files, self._tail.version
 
     def _read(self, files: Sequence[File], first: int) -> tuple[int, array[int]]:
-        """The first epoch from one on, 0 for none, and the event times from there on in microseconds, in order."""
+        """Number of the first epoch read (0 for none), and the event times from it on, in microseconds since 1970."""
         rows = commit_rows(self._lake_dir, files, ("epoch", "eventTime"), first=first)
         if not rows.num_rows:
             return 0, array("q")
@@ -136,7 +136,7 @@ class Epochs:
         return oldest, _longs(rows["eventTime"].cast(pa.int64()))
 
     def last_at(self, time: datetime) -> int:
-        """The greatest epoch whose event time is not after a time; 0 if there is none."""
+        """The greatest epoch with an event time up to a time; 0 without any."""
         with self._lock:
             index = bisect_right(self._times_us, to_us(time))
             return self.first + index - 1 if index else 0
@@ -153,7 +153,7 @@ class Epochs:
             return list(range(last, max(self.first, last - limit + 1) - 1, -1)) if self.first else []
 
     def commits(self, epochs: list[int]) -> dict[int, RouteCommit]:
-        """The commits of some epochs (best neighbours), without outcomes; a missing one is left out."""
+        """Commits of some epochs, without outcomes. Missing ones are left out. Adjacent epochs are fastest."""
         found = {epoch: commit for epoch in epochs if (commit := self._commits.get(epoch)) is not None}
         missing = {epoch for epoch in epochs if epoch not in found}
         if missing:
@@ -174,7 +174,7 @@ class Epochs:
 
 
 def _longs(column: pa.ChunkedArray) -> array[int]:
-    """An int64 column without nulls, copied without making a Python object of each value."""
+    """Copy an int64 column without nulls, without a Python object per value."""
     found = array("q")
     for chunk in column.chunks:
         start = chunk.offset * found.itemsize
@@ -191,21 +191,21 @@ _UNIX: Final = {
     16: ("microseconds", 10**6),
     19: ("nanoseconds", 10**9),
 }
-"""By number of digits, as it has been since 2001 and will be until 2286."""
+"""Unit of a Unix time by its number of digits, valid from 2001 to 2286."""
 _UNIX_TIME: Final = re.compile(r"(\d{10}|\d{13}|\d{16}|\d{19})(\.\d+)?", re.ASCII)
 _LOST_PLUS: Final = re.compile(r"(.*\d) (\d\d:\d\d)")
 _MOMENTS_BYTES: Final = 1024 * 1024
 _POINT_BYTES: Final = 2_500
-"""Memory of a point in time: a commit without outcomes, and a time."""
+"""Memory in bytes of a point in time: a commit without outcomes, and a time."""
 _CLOCK_SKEW: Final = timedelta(minutes=1)
-"""Difference by which the clock of a client may be ahead."""
+"""Tolerance for a client's clock that is ahead."""
 
 
 def parse_as_of(value: str, name: str = "as_of") -> int | datetime:
-    """An epoch, or an aware time in UTC.
+    """Parse an epoch number, or a time, which becomes an aware time in UTC.
 
     Raises:
-        BadRequestError: It is neither, or a time without offset.
+        BadRequestError: The text is neither, or a time without offset from UTC.
     """
     if _EPOCH.fullmatch(value.strip()):
         return int(value)
@@ -213,7 +213,7 @@ def parse_as_of(value: str, name: str = "as_of") -> int | datetime:
 
 
 def unix_time_hint(value: str, name: str) -> str | None:
-    """Advice on what to write in place of a Unix time; None for what does not look like one."""
+    """Advice what to write instead of a Unix time; None if the value does not look like one."""
     found = _UNIX_TIME.fullmatch(value.strip())
     if found is None:
         return None
@@ -223,12 +223,12 @@ def unix_time_hint(value: str, name: str) -> str | None:
 
 
 def _parse_time(value: str, name: str) -> datetime:
-    """An RFC 3339 time in UTC.
+    """Parse an RFC 3339 time and convert it to UTC.
 
-    A space in place of the offset's plus sign is taken as one: that is what an unescaped + in a URL becomes.
+    A space before the offset is read as a plus sign, as an unescaped + in a URL becomes a space.
 
     Raises:
-        BadRequestError: It is none, or names no offset.
+        BadRequestError: The text is no RFC 3339 time, or has no offset.
     """
     found = value.strip()
     lost = _LOST_PLUS.fullmatch(found)
@@ -264,8 +264,8 @@ class AsOf(msgspec.Struct, frozen=True):
     """A point in time.
 
     Attributes:
-        commit: As `PastRoute.commit`.
-        until: None: the tables of the commit. Else they, and the changes of the next epoch up to this time.
+        commit: The commit, as `PastRoute.commit`.
+        until: Time up to which changes of the next epoch are included; None for the tables of the commit alone.
     """
 
     commit: RouteCommit
@@ -273,33 +273,33 @@ class AsOf(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, datetime]:
-        """Its place in the order of points in time."""
+        """Sort key of points in time."""
         return self.commit.epoch, self.until or datetime.min.replace(tzinfo=UTC)
 
     @property
     def last_epoch(self) -> int:
-        """The last epoch of which it shows something."""
+        """The last epoch of which some changes are included."""
         return self.commit.epoch + (self.until is not None)
 
     def shows(self, epoch: int, event_time: datetime) -> bool:
-        """Say whether a change is in the state at this point in time."""
+        """Return True if a change is in the state at this point in time."""
         within = self.until is not None and epoch == self.commit.epoch + 1 and event_time <= self.until
         return epoch <= self.commit.epoch or within
 
     @property
     def changes(self) -> str:
-        """SQL on routeChangeTable: the changes that `shows` says yes to."""
+        """SQL condition on routeChangeTable for the changes at which `shows` returns True."""
         epoch = self.commit.epoch
         return f'"epoch" <= {epoch}' if self.until is None else up_to(epoch + 1, self.until)
 
 
 def up_to(epoch: int, time: datetime) -> str:
-    """SQL on routeChangeTable: changes up to a time of an epoch."""
+    """SQL condition on routeChangeTable for changes up to a time of an epoch."""
     return f'("epoch" < {epoch} OR ("epoch" = {epoch} AND "eventTime" <= {query.time(time)}))'
 
 
 def between(before: AsOf | None, after: AsOf) -> str:
-    """SQL on routeChangeTable: changes after one point in time, or from the beginning on, up to another."""
+    """SQL condition on routeChangeTable for changes after one point in time (None: from the first) up to another."""
     return after.changes if before is None else f"NOT ({before.changes}) AND {after.changes}"
 
 
@@ -317,38 +317,39 @@ def or_else(way_out: str) -> Iterator[None]:
 
 
 class AsOfResolver:
-    """The points in time of one lake. Safe for threads.
+    """Resolver of points in time for one lake. Thread-safe.
 
     Args:
-        epochs: Its commits, refreshed before each question.
-        last_change: Reads the time and the offset of the last change of a commit's epoch up to a time; None for none.
+        epochs: Index of epochs. The caller refreshes it before each query.
+        last_change: Function that reads time and offset of the last change in the epoch of a commit up to a time, or
+            None.
     """
 
     def __init__(
         self, epochs: Epochs, last_change: Callable[[RouteCommit, datetime], tuple[datetime, int] | None]
     ) -> None:
-        """Nothing was asked yet."""
+        """Create a resolver with an empty cache."""
         self._epochs = epochs
         self._last_change = last_change
         self._known: Recent[tuple[int, datetime], AsOf] = Recent(_MOMENTS_BYTES)
 
     def clear(self) -> None:
-        """Another lake has taken its place."""
+        """Clear the cache after another lake has replaced this one."""
         self._known.clear()
 
     def of(self, wanted: int | datetime | None, shown: str, name: str) -> AsOf:
         """The point in time of an epoch or a time; None is the newest epoch.
 
         Args:
-            wanted: It.
-            shown: As it was said, for errors.
-            name: Of the parameter, for errors.
+            wanted: The epoch or time.
+            shown: The original text, for errors.
+            name: Name of the parameter, for errors.
 
         Raises:
             BadRequestError: An epoch that looks like a Unix time.
-            FutureEpochError, FutureTimeError: It has not come yet.
+            FutureEpochError, FutureTimeError: The epoch is not committed yet, or the time is in the future.
             BeforeHistoryError: The first epoch is later.
-            VacuumedError: It is before the first epoch that is recorded.
+            VacuumedError: The point in time is before the first recorded epoch.
             UnavailableError: The lake cannot be read now.
         """
         newest = self._epochs.newest
@@ -376,7 +377,7 @@ class AsOfResolver:
         return self._within(wanted, commit)
 
     def _within(self, wanted: int | datetime, before: RouteCommit) -> AsOf:
-        """A time, with what the epoch after ``before`` says of it."""
+        """The point in time for a time after the commit ``before``, including changes of the next epoch."""
         if isinstance(wanted, int) or before.epoch == self._epochs.newest:
             return AsOf(before)
         later = self._epochs.commit(before.epoch + 1)
@@ -395,7 +396,7 @@ class AsOfResolver:
         return point
 
     def check_has_come(self, time: datetime, shown: str) -> None:
-        """Refuse a time in the future, by the clock of this machine or of the log, whichever is ahead."""
+        """Refuse a time in the future, by the later of this machine's clock and event time."""
         now = datetime.now(UTC)
         if time <= now + _CLOCK_SKEW:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes and differences as they are shown to whoever asks: members of JSON objects, lines of CSV."""
+"""JSON objects and CSV lines for changes and differences, for all clients."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ CHANGE_COLUMNS: Final = (
     *("gateway", "via", "peer", "user"),
     *("tableName", "brokerName", "topic", "key", "before", "after"),
 )
-"""Of a line of CSV: members of `change_members`, those of ``actor`` in its place."""
+"""CSV columns: members of `change_members`, with the members of ``actor`` in place of it."""
 DIFFERENCE_COLUMNS: Final = ("tableName", "op", "key", "before", "after")
 
 FORMULA: Final = re.compile(
     r"^[\s\u0000-\u0020\u007f-\u00a0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\u0022'\u2018-\u201f\uff02\uff07]*"
     r"[=+\-@\t\r\n\u2212\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20]"
 )
-"""What a spreadsheet may take for a formula: by its first sign, full-width or not, after blanks and quotes."""
+"""Start of a text that a spreadsheet may read as a formula: a sign, maybe full-width, after any blanks and quotes."""
 _QUOTED: Final = re.compile(r'[",;\t\r\n]')
 
 HIDDEN: Final = "***"
-"""Stands for a value that is not for everybody."""
+"""Replacement for a value that the client may not read."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def change_members(change: Change) -> dict[str, Any]:
-    """A change as one JSON object; what there is not is left out."""
+    """A change as one JSON object. Members without a value are left out."""
     found = {**msgspec.to_builtins(change), "eventTime": rfc3339(change.event_time)}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def difference_members(difference: Difference) -> dict[str, Any]:
-    """A difference as one JSON object; ``before`` and ``after`` are null where there is no row."""
+    """A difference as one JSON object. ``before`` or ``after`` is null if there is no row."""
     found: dict[str, Any] = msgspec.to_builtins(difference)
     return found
 
@@ -56,7 +56,7 @@ def point_members(point: AsOf) -> dict[str, Any]:
 
 
 def interval_members(interval: Interval) -> dict[str, Any]:
-    """A state in a timeline, its own members beside when it was; null: it is still so."""
+    """A state in a timeline, as its own members and its interval. A null end means the present state."""
     return {
         "from": rfc3339(interval.from_),
         "to": None if interval.to is None else rfc3339(interval.to),
@@ -69,15 +69,15 @@ def interval_members(interval: Interval) -> dict[str, Any]:
 
 
 def field_members(field: Field) -> dict[str, Any]:
-    """A field, and who set it."""
+    """A field of a row, and the change that set it."""
     return {**msgspec.to_builtins(field), "eventTime": rfc3339(field.event_time)}
 
 
 def without_settings(row: dict[str, Any]) -> dict[str, Any]:
-    """A change or difference without the values of settings; of anything else, the row itself.
+    """Hide the value of a KV setting in a change or difference. Other rows are returned unchanged.
 
     Args:
-        row: As `change_members` and `difference_members` give it.
+        row: Result of `change_members` or `difference_members`.
     """
     key = row.get("key") or {}
     if not is_reserved(key.get("namespace")):
@@ -89,20 +89,20 @@ def without_settings(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def csv_line(cells: Iterable[Any]) -> str:
-    """A line of CSV: objects as JSON text, null as nothing.
+    """Format a line of CSV. Objects become JSON text, null becomes empty.
 
-    All CSV of the product is made here (the console has the same rule in table.js). Names come from whoever registers
-    a broker, so a text that a spreadsheet may take for a formula has an apostrophe before it. Numbers stay numbers.
+    All CSV of the product is made here (the console has the same rule in table.js). Any client that registers a broker
+    chooses names. So a text that a spreadsheet may read as a formula gets an apostrophe first. Numbers stay numbers.
     """
     return ",".join(map(_cell, cells)) + "\r\n"
 
 
 def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """RFC 4180: a line of names, then a line for each row.
+    """Format rows as CSV (RFC 4180): a line of names, then a line for each row.
 
     Args:
         columns: Names of members, or of members of ``actor``.
-        rows: As `change_members` and `difference_members` give them.
+        rows: Results of `change_members` or `difference_members`.
     """
     names = list(columns)
     found = [csv_line(names)]
@@ -113,7 +113,7 @@ def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """One JSON object a line."""
+    """Format rows as one JSON object per line."""
     return b"".join(_encode(row) + b"\n" for row in rows)
 
 
@@ -130,5 +130,5 @@ def _cell(value: Any) -> str:  # noqa: ANN401 (JSON)
         text = _encode(value).decode()
     else:
         text = f"'{value}" if FORMULA.match(value) else value
-    # A semicolon and a tab separate cells where commas stand in numbers.
+    # In some languages, semicolons or tabs separate cells, as numbers contain commas.
     return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text

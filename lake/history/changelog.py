@@ -18,11 +18,11 @@ from schemas.route_commit import from_us, to_us
 from schemas.tables import ROUTE_CHANGE_TABLE
 
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
-"""Of the JSON columns of a page's changes, in UTF-8. A single change beyond it is a page of its own."""
+"""Maximum bytes of the JSON columns of a page, in UTF-8. A single larger change is a page of its own."""
 
 _FIRST_WINDOW: Final = 256
 _WIDE_ROWS: Final = 16
-"""Rows that a query decodes at a time where it reads JSON columns: a KV value is in a row twice, with 256 KiB each."""
+"""Number of rows that a query of JSON columns decodes at a time. A row may have two KV values of 256 KiB each."""
 _JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("actor", "key", "before", "after"))
 
 _POSITION: Final = (
@@ -33,11 +33,11 @@ _POSITION: Final = (
     "coalesce(\"brokerName\", '')",
     "coalesce(\"tableName\", '')",
 )
-"""What orders changes: an expiry has the offset of a heartbeat long ago, so the time comes before the offset."""
+"""Sort order of changes. Time comes before offset, as an expiry has the offset of a much earlier heartbeat."""
 
 
 class Change(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A row of routeChangeTable, its JSON columns decoded."""
+    """A row of routeChangeTable with decoded JSON columns."""
 
     epoch: int
     offset: int
@@ -56,7 +56,7 @@ class Change(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ChangesAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """A question. ``from_`` and ``to`` are as `History.resolve` takes them; None: the beginning, and now."""
+    """Parameters of the query. ``from_`` and ``to`` are as for `History.resolve`; None: the first epoch, and now."""
 
     from_: str | None = None
     to: str | None = None
@@ -64,7 +64,7 @@ class ChangesAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangePage(msgspec.Struct, frozen=True):
-    """Changes, newest first, and where the next page begins; None at the end."""
+    """Changes, newest first, and the cursor of the next page; None at the end."""
 
     changes: list[Change]
     next_cursor: str | None
@@ -82,12 +82,12 @@ class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> ChangePosition:
-        """The place of a row of routeChangeTable."""
+        """Position of a row of routeChangeTable."""
         names = (row["brokerName"] or "", row["tableName"] or "")
         return cls(row["epoch"], to_us(row["eventTime"]), row["offset"], row["seq"], *names)
 
     def older(self) -> str:
-        """SQL: a row stands before this position."""
+        """SQL condition for rows that are older than this position."""
         time = query.time(from_us(self.time_us))
         values = (
             *(str(self.epoch), time, str(self.offset), str(self.seq)),
@@ -100,13 +100,13 @@ class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 def list_changes(history: History, asked: ChangesAsked, *, limit: int = 100, cursor: str | None = None) -> ChangePage:
-    """One page.
+    """List changes, one page at a time.
 
-    First which epochs it is in, from narrow columns and from the newest epochs backwards; then, of these epochs alone,
-    how much JSON the rows hold; then as many rows as `MAX_PAGE_BYTES` has room for.
+    The first query finds the epochs of the page in narrow columns, from the newest epoch backwards. The second one sums
+    the JSON sizes in these epochs. The third one reads as many rows as `MAX_PAGE_BYTES` allows.
 
     Raises:
-        BadRequestError: A filter, a point in time, the limit or the cursor is none.
+        BadRequestError: A filter, a point in time, the limit or the cursor is invalid.
         RoutelakeError: As `History.resolve`.
     """
     asked.filters.check()
@@ -142,7 +142,7 @@ def list_changes(history: History, asked: ChangesAsked, *, limit: int = 100, cur
 
 
 def _windows(oldest: int, newest: int) -> Iterator[tuple[int, int]]:
-    """Ranges of epochs, newest first, each 16 times as long as the one before."""
+    """Ranges of epochs, newest first, each 16 times as long as the previous one."""
     length = _FIRST_WINDOW
     while oldest <= newest:
         yield max(oldest, newest - length + 1), newest
@@ -170,5 +170,5 @@ def _change(row: dict[str, Any]) -> Change:
 
 
 def _json(value: str | None) -> dict[str, Any] | None:
-    """A JSON column."""
+    """Decode a JSON column."""
     return None if value is None else msgspec.json.decode(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages: how much fits, and cursors that know their query and lake: one of another is refused, not answered wrongly."""
+"""Page sizes and cursors. A cursor has the digest of its query and lake, so that it is refused for any other."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ T = TypeVar("T")
 
 
 def how_many_fit(sizes: Iterable[int], room: int) -> int:
-    """Number of leading rows, of the given sizes, for which a page has room."""
+    """Number of leading rows that fit on a page, from the sizes of the rows."""
     return sum(total <= room for total in accumulate(sizes))
 
 
 def cursor_of(history: History, query: object, place: object) -> str:
-    """A cursor, as text for a URL.
+    """Make a cursor, as text for a URL.
 
     Args:
-        history: What was asked.
-        query: All that makes the query what it is, for msgspec.
-        place: Where in its answer, for msgspec.
+        history: History of the lake.
+        query: All parameters of the query, for msgspec.
+        place: Position in the result, for msgspec.
     """
     return _text(_digest(query).encode() + msgspec.json.encode([str(history.mark()), place]))
 
 
 def place_of(history: History, cursor: str, query: object, type_: type[T]) -> T:
-    """The place that a cursor names.
+    """Decode the position in a cursor.
 
     Raises:
-        BadRequestError: It is no cursor, or one of another query.
-        OtherLakeError: It is of another lake, or of this one before a restore.
+        BadRequestError: The text is no cursor, or belongs to another query.
+        OtherLakeError: The cursor is of another lake, or of this lake before a restore.
         UnavailableError: There is no lake, or it cannot be read now.
     """
     try:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Net differences between two points in time of the state tables.
+"""Net differences of the state tables between two points in time.
 
-routeChangeTable has each changed row before and after, so neither state has to be read. For each key that changed in
-between, the row before the first change and the row after the last change are compared. A key whose two rows are equal
-is back at its old value and is left out. The cost grows with the changes in between, not with the tables. The state
-tables' own versions may be vacuumed.
+routeChangeTable has each changed row before and after, so no state is read. For each key with a change in between, the
+row before the first change and the row after the last change are compared. If both are equal, the key is left out. The
+cost grows with the number of changes, not with the tables. The versions of the state tables may be vacuumed.
 
-Columns that move without a change (`LIVENESS_COLUMNS`: heartbeat times) are left out: no change is recorded for them.
+Heartbeat times (`LIVENESS_COLUMNS`) are left out, as no change is recorded for them.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from nameserver.state_machine.changes import LIVENESS_COLUMNS
 from schemas.tables import BROKER_LIVE_TABLE, KV_CONFIG_TABLE, TOPIC_QUEUE_MAPPING_INFO_TABLE
 
 _GROUP_ROWS: Final = 50_000
-"""Changes that are looked at together, at least; a broker group's of one table always are."""
+"""Number of changes to read in one query. All changes of a broker group in one table are in one query."""
 _GROUP: Final = "coalesce(\"brokerName\", '')"
 _WIDE: Final = frozenset({KV_CONFIG_TABLE.name, TOPIC_QUEUE_MAPPING_INFO_TABLE.name})
-"""Tables of which a row may be large."""
+"""Tables with possibly large rows."""
 _ORDER: Final = '"epoch", "eventTime", "offset", "seq"'
 _BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("key", "before", "after"))
 
 
 class Difference(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A row that differs at two points in time: `i` only the later has it, `d` only the earlier, `u` both."""
+    """A row that differs between two points in time. `i`: only the later has it, `d`: only the earlier, `u`: both."""
 
     table_name: str
     op: Literal["i", "u", "d"]
@@ -45,7 +44,7 @@ class Difference(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """A page of differences, by table, broker group and key."""
+    """A page of differences, sorted by table, broker group and key."""
 
     before: AsOf
     after: AsOf
@@ -54,7 +53,7 @@ class Diff(msgspec.Struct, frozen=True):
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """The last difference of a page, and the newest epoch when the first page was made."""
+    """The last difference of a page, and the newest epoch at the time of the first page."""
 
     now: int
     table_name: str
@@ -69,17 +68,17 @@ class _Group(NamedTuple):
 
 
 def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: str | None = None) -> Diff:
-    """One page of what is different.
+    """List differences, one page at a time.
 
     Args:
-        history: Of which lake.
-        asked: The points in time, and which rows. ``command``, ``peer``, ``user`` and ``outcome`` keep the rows that
-            such a change touched in between.
-        limit: Differences on the page.
-        cursor: Where it begins.
+        history: History of the lake.
+        asked: Points in time and filters. ``command``, ``peer``, ``user`` and ``outcome`` select rows with at least one
+            such change in between.
+        limit: Maximum number of differences on the page.
+        cursor: Cursor of the page; None for the first.
 
     Raises:
-        BadRequestError: A filter, a point in time or the cursor is none, or there is no ``from``.
+        BadRequestError: A filter, a point in time or the cursor is invalid, or ``from`` is missing.
         RoutelakeError: As `History.resolve`.
     """
     asked.filters.check()
@@ -109,7 +108,7 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
 
 
 class _Row(NamedTuple):
-    """A key of which the first ``before`` is another text than the last ``after``."""
+    """A key with different texts in its first ``before`` and its last ``after``."""
 
     table_name: str
     group: str
@@ -119,11 +118,11 @@ class _Row(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of JSON, roughly."""
+        """Approximate bytes of JSON."""
         return len(self.key) + len(self.before or "") + len(self.after or "")
 
     def difference(self) -> Difference | None:
-        """None where it differs in nothing that counts."""
+        """The difference; None if the rows are equal apart from heartbeat times."""
         before, after = (self._values(text) for text in (self.before, self.after))
         if before == after:
             return None
@@ -140,7 +139,7 @@ class _Row(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """One look at routeChangeTable: which rows, touched by whom, from where on."""
+    """One query of routeChangeTable: filters for rows and causes, and the start of the page."""
 
     table: DeltaTable
     wanted: str
@@ -148,7 +147,7 @@ class _Look(NamedTuple):
     place: _Cursor | None
 
     def groups(self) -> list[_Group]:
-        """Tables and broker groups that changed, in order, from the cursor on."""
+        """Changed tables and broker groups, in order, from the cursor on."""
         beyond = "true"
         if self.place is not None:
             name, group = query.text(self.place.table_name), query.text(self.place.broker_name)
@@ -161,12 +160,12 @@ class _Look(NamedTuple):
         return [_Group(*row.values()) for row in rows.to_pylist()]
 
     def rows(self, groups: list[_Group], limit: int, room: int | None) -> tuple[list[_Row], bool]:
-        """The first rows of some groups of one table that differ, and whether these are all of them.
+        """The first differing rows of some groups of one table, and True if these are all of them.
 
         Args:
-            groups: They.
-            limit: How many at most.
-            room: And how many bytes; None: any number for the first of them.
+            groups: Groups of one table.
+            limit: Maximum number of rows.
+            room: Maximum bytes; None for no limit on the first row.
         """
         name = groups[0].table_name
         beyond = "true"
@@ -192,7 +191,7 @@ class _Look(NamedTuple):
 
 
 def _together(groups: list[_Group]) -> Iterator[list[_Group]]:
-    """Neighbours of one table, as many as are looked at together."""
+    """Split groups into parts for one query each: adjacent groups of one table."""
     part: list[_Group] = []
     for group in groups:
         if part and (part[0].table_name != group.table_name or sum(each.rows for each in part) >= _GROUP_ROWS):

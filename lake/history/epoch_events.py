@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One event an epoch: which topics and broker groups it changed. What `GET /v1/events` sends, and sends again."""
+"""Events of `GET /v1/events`, one per epoch, with the changed topics and broker groups. Also for missed epochs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from schemas.errors import UnavailableError
 from schemas.route_commit import EpochMark
 
 MAX_EPOCHS: Final = 1000
-"""Maximum number of epochs that a subscriber can catch up with. One that missed more compares with `GET /v1/diff`."""
+"""Maximum number of missed epochs that are sent. A subscriber that missed more uses `GET /v1/diff`."""
 
 
 class EpochEvent(msgspec.Struct, frozen=True):
-    """Changes of an epoch; empty if only heartbeat times moved.
+    """Changes of an epoch, empty if only heartbeat times changed.
 
     Attributes:
-        topics: With a changed row, or named by a command.
-        brokers: Broker groups, likewise.
-        digest: Of its commit (`lake.commits.EpochMark`).
+        topics: Topics with a changed row, or named by a command.
+        brokers: Broker groups with a changed row, or named by a command.
+        digest: Digest of the commit (`lake.commits.EpochMark`).
     """
 
     epoch: int
@@ -35,14 +35,14 @@ class EpochEvent(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> EpochMark:
-        """Position that a client keeps after this event."""
+        """Position that a client stores after this event."""
         return EpochMark(self.epoch, self.digest)
 
 
 def epoch_events(history: History, last: EpochMark, up_to: int) -> list[EpochEvent] | None:
     """The events of the epochs after one, in order.
 
-    None if that is more than `MAX_EPOCHS`, or not recorded any more, or if the one is of another lake.
+    None if there are more than `MAX_EPOCHS`, if some are no longer recorded, or if the given one is of another lake.
 
     Raises:
         UnavailableError: The tables cannot be read now, or do not have these epochs yet.

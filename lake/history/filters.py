@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of rows of routeChangeTable: which rows, caused by whom.
+"""Filters for rows of routeChangeTable, by changed row and by cause.
 
-*The changes that concern a topic* are what an operator needs at three in the morning ("who deleted it", "why did its
-route go"):
+*The changes that concern a topic* explain its route to an operator ("who deleted the topic", "why is its route gone"):
 
-1. every row change and command that names the topic: queue rows (an expired or unregistered broker takes its queue
-   rows along, so the cause is told here: BROKER_EXPIRED, UNREGISTER_BROKER, CHANNEL_CLOSED), static mapping, deletion,
-   wiped permissions;
-2. its order configuration (kvConfigTable);
-3. of the broker groups that hold it or ever held it: address and filter server changes, which change the route while
-   the queue rows stay, and refused registrations, which say why a topic did not come;
-4. where some group ever held it, the begin and end of self-preservation: why its brokers did not expire, or did all at
-   once.
+1. Every row change and command that names the topic: queue rows, static mapping, deletion, wiped permissions. Queue
+   rows are removed with an expired or unregistered broker, so they show the cause: BROKER_EXPIRED, UNREGISTER_BROKER or
+   CHANNEL_CLOSED.
+2. Changes of its order configuration (kvConfigTable).
+3. Changes of the broker groups that have or ever had the topic. Address and filter server changes change the route
+   while the queue rows stay. Refused registrations explain a missing topic.
+4. If any group ever had the topic, start and end of self-preservation. They explain why its brokers did not expire, or
+   expired all at once.
 
-Left out are rows of brokerLiveTable (every registration moves them; a broker that goes shows in 1 and 3) and of
-clusterAddrTable (not part of a route).
+Rows of brokerLiveTable are left out, as every registration changes them, and 1 and 3 show a removed broker. Rows of
+clusterAddrTable are left out, as they are not part of a route.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         topic: Topic of the changed row or of the command.
-        concerning: Topic of which to tell all that concerns it (see the head of this module).
-        broker_name: Broker group, likewise.
-        cluster: Broker groups that ever registered into it, and commands that name it.
+        concerning: Topic for all changes that concern it (see the module docstring).
+        broker_name: Broker group of the changed row or of the command.
+        cluster: Cluster, for changes of broker groups that ever registered into it, and commands that name it.
         table_name: State table of the changed row.
         command: RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, PRESERVE_END, ACCESS_REFUSED.
-        peer: Address of who sent it, with its port or without.
-        user: Who sent it.
+        peer: Address of the client that sent the command, with or without port.
+        user: User that sent the command.
         outcome: applied, unchanged or rejected.
     """
 
@@ -72,7 +71,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
 
     def check(self) -> None:
-        """Refuse what no row can agree with.
+        """Refuse conditions that no row can meet.
 
         Raises:
             BadRequestError: There is no such table or command.
@@ -83,7 +82,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
             raise _unknown("command", self.command, COMMANDS)
 
     def of_rows(self, history: History, changes: DeltaTable) -> str:
-        """SQL: which rows it is about."""
+        """SQL condition on the changed rows."""
         terms = ["true"]
         if self.concerning is not None:
             terms.append(_concerning(history, changes, self.concerning))
@@ -95,7 +94,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return " AND ".join(terms)
 
     def of_causes(self) -> str | None:
-        """SQL: by whom; None for anybody."""
+        """SQL condition on the causes; None without one."""
         terms = _equal(command=self.command, outcome=self.outcome)
         if self.user is not None:
             terms.append(_actor_has(f'"user":{_json(self.user)}'))
@@ -121,7 +120,7 @@ def _members(changes: DeltaTable, cluster: str) -> list[str]:
 
 
 def _from_peer(peer: str) -> str:
-    """By address, or by address and port; IPv6 with brackets or without."""
+    """SQL condition for an address with or without port, and IPv6 with or without brackets."""
     if peer.count(":") > 1 and not peer.startswith("["):
         peer = f"[{peer}]"
     has_port = not peer.endswith("]") and ":" in peer
@@ -129,7 +128,7 @@ def _from_peer(peer: str) -> str:
 
 
 def _actor_has(member: str) -> str:
-    """The column is JSON text in which a member's quotes cannot be part of a value."""
+    """SQL condition for a member of ``actor``. JSON escapes quotes in values, so only a member can match."""
     return f'strpos("actor", {query.text(member)}) > 0'
 
 
@@ -144,9 +143,9 @@ def _unknown(field: str, value: str, known: frozenset[str]) -> BadRequestError:
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Data by which a topic's changes are found: its past and present holders, and its order configuration's epochs.
+    """Data to find the changes of a topic: its past and present broker groups, and epochs of its order configuration.
 
-    The table only grows, so what was found up to an epoch stays true.
+    The table only grows, so data up to an epoch stays valid.
     """
 
     holders: frozenset[str]
@@ -159,7 +158,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def _context(history: History, table: DeltaTable, topic: str) -> Context:
-    """The context up to the newest epoch, going on from what is known."""
+    """The context up to the newest epoch, continued from the cached one."""
     known = history.contexts.get(topic) or Context(frozenset(), frozenset(), 0)
     newest_epoch = history.mark().epoch
     if known.newest_epoch >= newest_epoch:
@@ -174,7 +173,7 @@ def _context(history: History, table: DeltaTable, topic: str) -> Context:
     )
     holders = {name for name in rows["holder"].to_pylist() if name is not None}
     epochs = [epoch for epoch in rows["kv"].to_pylist() if epoch is not None]
-    if epochs:  # only now the column of keys, which is wide
+    if epochs:  # the wide column of keys is read only for these epochs
         rows = query.select(
             table,
             f'SELECT DISTINCT "epoch" FROM t WHERE "epoch" IN ({", ".join(map(str, epochs))}) '  # noqa: S608
@@ -187,7 +186,7 @@ def _context(history: History, table: DeltaTable, topic: str) -> Context:
 
 
 def _concerning(history: History, table: DeltaTable, topic: str) -> str:
-    """SQL: rows that concern a topic."""
+    """SQL condition for rows that concern a topic."""
     context = _context(history, table, topic)
     terms = [f'"topic" = {query.text(topic)}']
     if context.kv_epochs:

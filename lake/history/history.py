@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The past of a lake: points in time (`as_of`), routes and tables then (`past_rows`), and its changes.
+"""History of a lake: points in time (`as_of`), routes and tables at them (`past_rows`), and changes.
 
-Safe for threads. Reads run without the interpreter lock.
+Thread-safe. Reads run without the interpreter lock.
 
-`topics_at` and its like answer current reads at an earlier point in time, with the part of the tables that each needs.
-brokerLiveTable's times of heartbeats are those of the epoch; what happened within an epoch moves none of them.
+`topics_at` and similar functions answer current queries at a point in time, and read only the required part of the
+tables. Heartbeat times in brokerLiveTable are those of the epoch, also for a time within the next epoch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from schemas.tables import (
 )
 
 MAX_LIMIT: Final = 1000
-"""Rows on a page, at most."""
+"""Maximum number of rows on a page."""
 _MIB: Final = 1024 * 1024
 _ROUTES_BYTES: Final = 8 * _MIB
 _CONTEXTS_BYTES: Final = 8 * _MIB
@@ -59,11 +59,11 @@ _ANSWERS_BYTES: Final = 20 * _MIB
 
 
 class PastRoute(msgspec.Struct, frozen=True):
-    """A route, and the commit it is from.
+    """A route, and its commit.
 
     Attributes:
-        commit: The commit; for a time within the next epoch, with offset and event time of the last change until then.
-        body: The route in JSON as HTTP answers have it: standard keys, no zone.
+        commit: The commit. For a time within the next epoch, it has offset and event time of the last change up to it.
+        body: The route in the JSON of HTTP answers: standard keys, no zone.
     """
 
     commit: RouteCommit
@@ -71,40 +71,40 @@ class PastRoute(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Reads the past of one lake.
+    """Reads the history of one lake.
 
     Args:
-        lake_dir: Directory or URI of the lake; need not exist yet.
+        lake_dir: Directory or URI of the lake, which may not exist yet.
     """
 
     def __init__(self, lake_dir: str | Path) -> None:
-        """Nothing is opened before the first question."""
+        """Create the reader. The first query opens the lake."""
         self._epochs = Epochs(str(lake_dir))
         self._rows = PastRows(str(lake_dir), self._epochs)
         self._points = AsOfResolver(self._epochs, self._rows.last_change)
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self.contexts: Recent[str, Any] = Recent(_CONTEXTS_BYTES)
-        """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: changes only grow."""
+        """Cache of `lake.history.filters`, by topic. Data up to an epoch stays valid, as the table only grows."""
         self.answers = Answers(_ANSWERS_BYTES)
-        """Memory of `lake.history.activity` and `lake.history.lifelines`."""
+        """Cache of `lake.history.activity` and `lake.history.lifelines`."""
         self._lake = 0
         self._lock = threading.Lock()
 
     # --- commits ---
 
     def resolve(self, as_of: str, name: str = "as_of") -> AsOf:
-        """The point in time that an epoch number or a time means; ``now`` is the newest epoch.
+        """Resolve an epoch number or a time to a point in time. ``now`` is the newest epoch.
 
         Args:
-            as_of: It.
-            name: Of the parameter, for errors.
+            as_of: Epoch number, time with offset from UTC, or ``now``.
+            name: Name of the parameter, for errors.
 
         Raises:
-            BadRequestError: It is neither, or a time without offset from UTC, or a Unix time.
-            FutureEpochError: That epoch has not been committed.
-            FutureTimeError: That time has not come yet.
+            BadRequestError: The text is neither an epoch nor a time, or a time without offset, or a Unix time.
+            FutureEpochError: The epoch is not committed.
+            FutureTimeError: The time is in the future.
             BeforeHistoryError: The first epoch is later; ``first_epoch`` and ``first_time`` name it.
-            VacuumedError: It is before the first epoch that is recorded; ``oldest_epoch`` and ``oldest_time`` name it.
+            VacuumedError: The first recorded epoch is later; ``oldest_epoch`` and ``oldest_time`` name it.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         wanted = None if as_of == NOW else parse_as_of(as_of, name)
@@ -112,15 +112,15 @@ class History:
         return self._points.of(wanted, as_of, name)
 
     def window(self, from_: str | None, to: str | None, *, needs_from: bool = False) -> tuple[AsOf | None, AsOf]:
-        """The two points in time of a question; ``from_`` None is the beginning, ``to`` None is now.
+        """Resolve the two points in time of a query.
 
         Args:
-            from_: The first, as `resolve` takes it.
-            to: The second.
-            needs_from: Say that the question cannot do without the first.
+            from_: The first, as for `resolve`; None for the start of the history.
+            to: The second, as for `resolve`; None for now.
+            needs_from: Raise an error without ``from_``.
 
         Raises:
-            BadRequestError: One is none, or ``from`` is after ``to``.
+            BadRequestError: A point in time is invalid, or ``from`` is missing or after ``to``.
             RoutelakeError: As `resolve`.
         """
         after = self.resolve(NOW if to is None else to, "to")
@@ -132,7 +132,7 @@ class History:
         return before, after
 
     def epochs(self, limit: int = 100, before: int | None = None) -> list[RouteCommit]:
-        """Commits, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
+        """Commits, newest first. ``before`` is an epoch, for the next page. The tables of some may be vacuumed.
 
         Raises:
             BadRequestError: limit is out of range, or ``before`` looks like a Unix time.
@@ -149,7 +149,7 @@ class History:
         return [found[epoch] for epoch in wanted if epoch in found]
 
     def commits(self, epochs: list[int]) -> dict[int, RouteCommit]:
-        """Some epochs, best neighbours; one that is not recorded is left out.
+        """Commits of some epochs. Epochs that are not recorded are left out. Adjacent epochs are fastest.
 
         Raises:
             UnavailableError: routeCommitTable cannot be read now.
@@ -161,19 +161,19 @@ class History:
         return self._epochs.time_of(epoch)
 
     def mark(self) -> EpochMark:
-        """The newest epoch as of the last question, for `check_mark` later."""
+        """The newest epoch at the last query, for a later `check_mark`."""
         commit = self._epochs.commit(self._epochs.newest)
         return NO_MARK if commit is None else commit.mark
 
     def check_mark(self, mark: EpochMark, name: str) -> None:
-        """Refuse what was given out by another lake at this place.
+        """Refuse a mark of another lake at the same path.
 
         Args:
-            mark: As `mark` was then.
-            name: Of the parameter, for errors.
+            mark: Result of an earlier `mark`.
+            name: Name of the parameter, for errors.
 
         Raises:
-            OtherLakeError: It is not an epoch of this lake.
+            OtherLakeError: The mark is no epoch of this lake.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         self._refresh()
@@ -212,7 +212,7 @@ class History:
         """
         point = as_of if isinstance(as_of, AsOf) else self.resolve(as_of)
         commit = point.commit
-        whole = point.until is None  # an epoch, and a time within the next one, may show the same event time
+        whole = point.until is None  # an epoch and a time within the next one may have the same event time
         key = (commit.epoch, commit.event_time, whole, topic, support_acting_master, order_message_enable)
         known = self._routes.get(key)
         if known is not None:
@@ -233,7 +233,7 @@ class History:
         return past
 
     def _view_of_topic(self, topic: str, point: AsOf) -> RouteView:
-        """A view that holds one topic and what its route needs."""
+        """A view with one topic and the other rows of its route."""
         of_topic = f'"topic" = {text(topic)}'
         queues = self._rows.at(TOPIC_QUEUE_TABLE, point, Condition(of_topic))
         brokers = sorted(set(queues["brokerName"].to_pylist()))
@@ -251,7 +251,7 @@ class History:
     # --- tables ---
 
     def view(self, point: AsOf, conditions: Mapping[str, Condition], queues: pa.Table | None = None) -> RouteView:
-        """The state tables of a point in time, as far as conditions go; a table without one is left empty.
+        """Rows of the state tables at a point in time that meet conditions. A table without a condition is empty.
 
         Args:
             point: The point in time.
@@ -271,7 +271,7 @@ class History:
         return RouteView.empty().apply(changes_from(point.commit, read))
 
     def topics(self, point: AsOf, broker_names: Collection[str] | None = None) -> Sequence[str]:
-        """Names of the topics that have a row at a point in time, sorted; of some broker groups, or of all.
+        """Sorted names of the topics with a row at a point in time, of all or of some broker groups.
 
         Raises:
             UnavailableError: The tables cannot be read now.
@@ -294,10 +294,10 @@ class History:
 
     @contextmanager
     def reading_changes(self) -> Iterator[DeltaTable]:
-        """routeChangeTable at the newest epoch, of a history that is not empty.
+        """Context with routeChangeTable at the newest epoch. The history must not be empty.
 
         Raises:
-            UnavailableError: It cannot be read now, then or within.
+            UnavailableError: The table cannot be read now. The body of the context may also raise this.
         """
         newest = self._epochs.commit(self._epochs.newest)
         if newest is None:
@@ -307,7 +307,7 @@ class History:
 
 
 def check_limit(limit: int) -> None:
-    """Refuse what is no size of a page.
+    """Refuse an invalid page size.
 
     Raises:
         BadRequestError: limit is out of range.
@@ -317,7 +317,7 @@ def check_limit(limit: int) -> None:
 
 
 def topics_at(history: History, point: AsOf, cluster: str | None = None) -> Sequence[str]:
-    """Names of the topics, sorted; of a cluster, or of all."""
+    """Sorted names of the topics, of a cluster or of all."""
     if cluster is None:
         return history.topics(point)
     wanted = Condition(f'"cluster" = {text(cluster)}', _begins_with("cluster", cluster))
@@ -326,7 +326,7 @@ def topics_at(history: History, point: AsOf, cluster: str | None = None) -> Sequ
 
 
 def page_at(history: History, point: AsOf, page: Sequence[str]) -> RouteView:
-    """A view of the topics of a page, which are neighbours in the order of names, and of all broker groups."""
+    """A view of the topics of a page, which are adjacent in the order of names, and of all broker groups."""
     if not page:
         return RouteView.empty()
     between = f'"topic" >= {text(page[0])} AND "topic" <= {text(page[-1])}'
@@ -339,7 +339,7 @@ def clusters_at(history: History, point: AsOf) -> RouteView:
 
 
 def brokers_at(history: History, point: AsOf) -> RouteView:
-    """A view of all live addresses, and of the groups, in which their ids are."""
+    """A view of all live addresses, and of all broker groups, which have the broker ids."""
     return history.view(point, {BROKER_ADDR_TABLE.name: Condition(), BROKER_LIVE_TABLE.name: Condition()})
 
 
@@ -364,6 +364,6 @@ def kv_at(history: History, point: AsOf, namespace: str, key: str | None = None)
 
 
 def _begins_with(column: str, value: str) -> str:
-    """SQL: the first of the key columns, in routeChangeTable's JSON, has a value."""
+    """SQL condition for a value of the first key column, in the JSON of routeChangeTable."""
     head = msgspec.json.encode({column: value}).decode().removesuffix("}")
     return f'(starts_with("key", {text(head + ",")}) OR "key" = {text(head + "}")})'
