@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes to intervals, column by column: no Python object is made for a row of topicQueueTable.
+"""Conversion of changes to intervals, column by column, without a Python object per row of topicQueueTable.
 
-A change that leaves a state begins an interval, and the next change of the same key ends it. So in changes that are in
-the order of key and time, a row says how an interval begins and the row below it how it ends. The first change of a key
-ends an interval that is in the table already.
+A change with a new state starts an interval, and the next change of the same key ends it. So if changes are sorted by
+key and time, a row gives the start of an interval and the following row its end. The first change of a key ends an
+interval that is already in the table.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ COLUMNS: Final = (
     *("epoch", "offset", "seq", "eventTime", "command", "actor"),
     *("tableName", "brokerName", "topic", "key", "before", "after"),
 )
-"""Of routeChangeTable, as far as they are looked at."""
+"""Columns of routeChangeTable that are read."""
 
 KIND: Final = "_kind"
 CLOSES: Final = "c"
 NEW: Final = "n"
 
 CODES: Final = ("command", "actor", "tableName", "brokerName", "before", "after")
-"""Of these columns, those that have few values; an epoch may have a million rows."""
+"""Columns with few distinct values, which are read as dictionaries. An epoch may have a million rows."""
 
 _ROWS_AT_A_TIME: Final = 50_000
 _TIME: Final = ("epoch", "eventTime", "offset", "seq")
@@ -53,11 +53,11 @@ _json = msgspec.json.Encoder()
 
 
 class Step(NamedTuple):
-    """Effect of some changes on a table.
+    """Effect of some changes on an interval table.
 
     Attributes:
-        closes: keys of intervals in it that end, and their ends; other columns are null.
-        new: intervals to be added, open ones and such as have ended already.
+        closes: keys and ends of present intervals that end. Other columns are null.
+        new: intervals to add, open or already ended.
     """
 
     closes: pa.Table
@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 
 def merge_schema(intervals: Intervals) -> pa.Schema:
-    """The table's columns, all of which may be null."""
+    """Schema of the table with all columns nullable."""
     return pa.schema([field.with_nullable(True) for field in arrow_schema(intervals.table)])
 
 
@@ -73,9 +73,9 @@ def step(intervals: Intervals, changes: pa.Table) -> Step:
     """Compute the effect of changes on an interval table.
 
     Args:
-        intervals: the table.
-        changes: rows of routeChangeTable, `COLUMNS` with `CODES` as dictionaries, of whole epochs; other tables' are
-            passed over.
+        intervals: the interval table.
+        changes: rows of routeChangeTable of whole epochs: `COLUMNS`, with `CODES` as dictionaries. Rows about other
+            tables are ignored.
     """
     wanted = [name for name in COLUMNS if name != "tableName" and not (name == "key" and _is_by_topic(intervals))]
     rows = changes.select(wanted).filter(pc.equal(changes["tableName"], intervals.source.name))
@@ -93,7 +93,7 @@ def step(intervals: Intervals, changes: pa.Table) -> Step:
     sorted_by = {**groups, **{name: rows[name] for name in _TIME}}
     order = pc.sort_indices(pa.table(sorted_by), [(name, "ascending") for name in sorted_by])
     rows, before, after = rows.take(order), before.take(order), after.take(order)
-    continues: pa.Array = pa.repeat(pa.scalar(True), rows.num_rows - 1)  # whether a row's key is that of the row above
+    continues: pa.Array = pa.repeat(pa.scalar(True), rows.num_rows - 1)  # true if a row has the key of the previous row
     for values in groups.values():
         sorted_values = _array(values).take(order)
         continues = pc.and_(continues, pc.equal(sorted_values[1:], sorted_values[:-1]))
@@ -124,18 +124,18 @@ def step(intervals: Intervals, changes: pa.Table) -> Step:
 
 
 def plain(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows without dictionaries, some at a time: they take ten times the room."""
+    """Yield rows without dictionaries, in batches, as they need ten times the memory."""
     for start in range(0, rows.num_rows, _ROWS_AT_A_TIME):
         yield from rows.slice(start, _ROWS_AT_A_TIME).cast(schema).combine_chunks().to_batches()
 
 
 def _is_by_topic(intervals: Intervals) -> bool:
-    """Return True if the changes have the key in columns of its own, so that its JSON form is not needed."""
+    """Return True if the changes have separate columns for the key, so that its JSON is not needed."""
     return set(intervals.source.key) == {"brokerName", "topic"}
 
 
 def _groups(intervals: Intervals, rows: pa.Table) -> dict[str, pa.Array]:
-    """Columns in which rows of one key, and no others, are equal."""
+    """Columns that are equal exactly for rows of the same key."""
     if _is_by_topic(intervals):
         return {"brokerName": _array(rows["brokerName"]).indices, "topic": _array(rows["topic"])}
     return {"key": _array(rows["key"])}
@@ -150,7 +150,7 @@ def _keys(intervals: Intervals, rows: pa.Table) -> dict[str, pa.Array]:
 
 
 def _projected(intervals: Intervals, column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """States as JSON, less what does not make one state another."""
+    """States as JSON, without columns that do not count as a change."""
     codes = _array(column)
     if intervals.state == intervals.source.value_columns:
         return codes
@@ -164,7 +164,7 @@ def _projected(intervals: Intervals, column: pa.ChunkedArray) -> pa.DictionaryAr
 
 
 def _states(intervals: Intervals, after: pa.DictionaryArray) -> dict[str, pa.Array]:
-    """Typed columns; of the states that there are, each is decoded once."""
+    """Typed columns of the states. Each distinct state is decoded once."""
     decoded = [msgspec.json.decode(text) for text in after.dictionary.to_pylist()]
     found: dict[str, pa.Array] = {}
     for column in intervals.source.columns:

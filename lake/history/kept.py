@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of what history has found: caches with a bound in bytes, for threads.
+"""Thread-safe caches of history, limited in bytes.
 
-`Answers` keeps answers for a while: an answer that took long to compute is given again for longer. So a client that
-asks the same again and again takes a share of one processor.
+`Answers` caches answers for a while, longer if they took longer to compute. So a client that repeats an expensive query
+uses only a share of one processor.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from runtime.bounded import BoundedCache, K, T
 from schemas.route_commit import RouteCommit
 
 REST: Final = 20
-"""An answer is given again for so many times as long as it took to compute."""
+"""Factor of the time to compute an answer. For that duration, the answer is reused."""
 
 
 class Recent(Generic[K, T]):
-    """A `BoundedCache` for threads."""
+    """A thread-safe `BoundedCache`."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Start empty."""
+        """Create an empty cache."""
         self._cache: BoundedCache[K, T] = BoundedCache(max_bytes)
         self._lock = threading.Lock()
 
@@ -35,17 +35,17 @@ class Recent(Generic[K, T]):
         return self._cache.bytes
 
     def get(self, key: K) -> T | None:
-        """The result, which is then the most recent one."""
+        """Return a cached result, which becomes the most recent one."""
         with self._lock:
             return self._cache.get(key)
 
     def put(self, key: K, value: T, size_bytes: int) -> None:
-        """Keep a result of so many bytes, key included; forget the oldest."""
+        """Cache a result of this size, including its key. The oldest results are removed if needed."""
         with self._lock:
             self._cache.put(key, value, size_bytes)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all results."""
         with self._lock:
             self._cache.clear()
 
@@ -53,7 +53,7 @@ class Recent(Generic[K, T]):
 class _Answer(Protocol):
     @property
     def commit(self) -> RouteCommit:
-        """The epoch that it is computed from."""
+        """The newest epoch at the time of the query."""
 
 
 A = TypeVar("A", bound=_Answer)
@@ -65,7 +65,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Answers(Recent[Hashable, _Kept]):
-    """Answers by their questions."""
+    """Cached answers by query."""
 
     def ask(
         self,
@@ -76,14 +76,14 @@ class Answers(Recent[Hashable, _Kept]):
         *,
         is_fresh: bool = False,
     ) -> A:
-        """A kept answer, or a new one, which is then kept.
+        """Return a cached answer, or compute one and cache it.
 
         Args:
-            question: What is asked.
-            newest: The newest epoch: an answer that is computed from it is as good as a new one.
-            compute: Computes the answer.
-            size_bytes: What an answer is counted as.
-            is_fresh: Give no answer that is computed from an earlier epoch.
+            question: Parameters of the query, as cache key.
+            newest: The newest epoch. An answer from this epoch is always current.
+            compute: Function that computes the answer.
+            size_bytes: Function that returns the assumed size of an answer.
+            is_fresh: Do not return an answer from an earlier epoch.
         """
         known = self.get(question)
         if known is not None and (known.answer.commit == newest or (not is_fresh and time.monotonic() < known.until_s)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each address of each broker was alive, and when its topics could not be written: a lane each, for a picture.
+"""Times for which each broker address was alive, and topics could not be written, for a chart with a lane per address.
 
-A question has bounds of rows (`MAX_LIVES`, `MAX_TURNS`), of memory (`MEMORY_LIMIT`) and, in a gateway, of time. The
-query itself cuts the rows. An answer is kept as that of `lake.history.activity`.
+A query has limits for rows (`MAX_LIVES`, `MAX_TURNS`), memory (`MEMORY_LIMIT`) and, in a gateway, time. The query
+itself limits the rows. Answers are cached as in `lake.history.activity`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from schemas.route_commit import NO_COMMIT, UNIX_EPOCH, RouteCommit
 from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
 
 MAX_LIVES: Final = 10_000
-"""Lives in an answer: about 3 MB. The newest are kept."""
+"""Maximum number of lives in an answer, about 3 MB. The newest are kept."""
 MAX_TURNS: Final = 10_000
-"""Turns of the write permission in an answer: about 1.5 MB. The newest are kept."""
+"""Maximum number of write permission changes in an answer, about 1.5 MB. The newest are kept."""
 LIFE_BYTES: Final = 600
-"""What a life of a kept answer is counted as."""
+"""Assumed bytes of a life in a cached answer."""
 TURN_BYTES: Final = 400
-"""Likewise a turn."""
+"""Assumed bytes of a write permission change in a cached answer."""
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """One time for which an address of a broker was alive."""
+    """A period for which an address of a broker was alive."""
 
     broker_name: str
     cluster_name: str
@@ -50,7 +50,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class WriteTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A point in time at which topics of a broker lost the write permission, or got it."""
+    """A write permission change: topics of a broker lost or got the permission at this time."""
 
     broker_name: str
     time: str
@@ -61,16 +61,16 @@ class WriteTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
 
 
 class Lifelines(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer.
+    """Result of the query.
 
     Attributes:
-        commit: The epoch that it is computed from.
-        since: Event time after which.
-        until: Event time up to which.
-        lives: Those that reach into the window, by broker, address and time.
-        turns: Those in the window, and the last one before it of each broker, by broker and time.
-        left_out: Lives that the answer has no room for.
-        turns_left_out: Turns that it has no room for.
+        commit: The newest epoch at the time of the query.
+        since: Event time after which the window starts.
+        until: Event time up to which the window reaches.
+        lives: Lives that overlap the window, by broker, address and time.
+        turns: Write permission changes in the window, and the last one of each broker before it, by broker and time.
+        left_out: Number of lives beyond `MAX_LIVES`.
+        turns_left_out: Number of write permission changes beyond `MAX_TURNS`.
     """
 
     commit: RouteCommit
@@ -88,16 +88,16 @@ _GAINED: Final = f"{_WRITE.format('before')} < {_WRITE.format('after')}"
 
 
 def lifelines(history: History, from_: str | None, to: str | None, *, is_fresh: bool = False) -> Lifelines:
-    """Lives and turns in a window of event time.
+    """Lives and write permission changes in a window of event time.
 
     Args:
-        history: What is read.
-        from_: As `History.resolve` takes it; None: the beginning.
-        to: Likewise; None: now.
-        is_fresh: Read anew, if there is a newer epoch than that of a kept answer.
+        history: History of the lake.
+        from_: Start, as for `History.resolve`; None: the first epoch.
+        to: End, as for `History.resolve`; None: now.
+        is_fresh: Read again if there is a newer epoch than that of the cached answer.
 
     Raises:
-        BadRequestError: A time is none, ``from`` is after ``to``, or it would take more memory than there is for it.
+        BadRequestError: A time is invalid, ``from`` is after ``to``, or the query exceeds its memory limit.
         RoutelakeError: As `History.resolve`.
     """
     if history.is_empty():
@@ -137,7 +137,7 @@ def _read(history: History, from_: str | None, to: str | None, newest: RouteComm
 
 
 def _life(*, from_: datetime, to: datetime | None, broker_id: str | None, number: int, **others: Any) -> Life:  # noqa: ANN401
-    """A row of `_lives`, less the number of all."""
+    """Make a Life from a row of `_lives`."""
     return Life(
         from_=rfc3339(from_),
         to=None if to is None else rfc3339(to),
@@ -147,9 +147,9 @@ def _life(*, from_: datetime, to: datetime | None, broker_id: str | None, number
 
 
 def _lives(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """The newest lives: members of `Life`, times as such, and the number of all.
+    """The newest lives, with the members of `Life`, times as datetime, and the number of all lives.
 
-    Of what was before the window, only the last turn of each address counts: so a short window needs little memory.
+    Before the window, only the last change of each address counts, so that a short window needs little memory.
     """
     place = f"{{epoch: epoch, eventTime: eventTime, place: {ROUTE_CHANGE_TABLE.name}.offset, seq: seq}}"
     columns = "key, eventTime, epoch, command, came, timeoutMs, place"
@@ -197,7 +197,7 @@ SELECT brokerName AS broker_name, clusterName AS cluster_name, brokerAddr AS bro
 
 
 def _turns(views: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> tuple[list[WriteTurn], int]:
-    """The newest turns, by broker and time, and how many there are."""
+    """The newest write permission changes, by broker and time, and the number of all."""
     changed = (
         f"FROM {ROUTE_CHANGE_TABLE.name} WHERE tableName = '{TOPIC_QUEUE_TABLE.name}' AND before IS NOT NULL "
         "AND after IS NOT NULL AND before <> after"

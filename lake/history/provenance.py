@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Causes: changed rows in their order with what made them, and who set each field of a topic's route.
+"""Causes of changes: changed rows in order with their causes, and the cause of each field of a topic's route.
 
-A change shows from its event time on, but not before the epoch before its own is over: an expiry has the time of the
-deadline, which may be long before it was noticed (`lake.history.history`).
+A change is visible from its event time on, but not before the end of the previous epoch. The event time of an expiry is
+the deadline, which may be long before the expiry was noticed (`lake.history.history`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ORDER = query.names(("epoch", "eventTime", "offset", "seq"))
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Cause of a change. `offset` is the log offset; of an expiry, that of its broker's last heartbeat."""
+    """Cause of a change. For an expiry, `offset` is that of the broker's last heartbeat."""
 
     command: str
     actor: dict[str, Any] | None
@@ -36,10 +36,10 @@ class RowStep(msgspec.Struct, frozen=True):
     """A changed row.
 
     Attributes:
-        shows_from: See the head of this module.
-        key: JSON text, which identifies the row within its table.
-        before: Value columns; None for no row.
-        after: Likewise.
+        shows_from: Time from which the change is visible (see the module docstring).
+        key: JSON text that identifies the row within its table.
+        before: Value columns before the change; None for no row.
+        after: Value columns after the change; None for no row.
     """
 
     epoch: int
@@ -57,9 +57,9 @@ def row_steps(history: History, table: DeltaTable, where: str) -> list[RowStep]:
     """Changed rows, oldest first.
 
     Args:
-        history: Knows when epochs were.
+        history: History of the lake, for the event times of epochs.
         table: routeChangeTable.
-        where: SQL on its columns.
+        where: SQL condition on its columns.
     """
     rows = query.select(
         table,
@@ -69,17 +69,16 @@ def row_steps(history: History, table: DeltaTable, where: str) -> list[RowStep]:
 
 
 def newest_steps(history: History, table: DeltaTable, where: str, most: int) -> tuple[list[RowStep], list[RowStep]]:
-    """The newest changed rows, and what they stand on, both oldest first.
+    """The newest changed rows, and the state before them, both oldest first.
 
     Args:
-        history: Knows when epochs were.
+        history: History of the lake, for the event times of epochs.
         table: routeChangeTable.
-        where: SQL on its columns.
-        most: How many rows to read; what shows from one point in time on is not torn apart.
+        where: SQL condition on its columns.
+        most: Number of rows to read. Changes that become visible at the same time stay together.
 
     Returns:
-        The last change of each row from before the others, and the others. The former is empty where the latter are
-        all there are.
+        The last earlier change of each row, and the newest changes. The former is empty if the latter are all changes.
     """
     columns, newest = query.names(_COLUMNS), ", ".join(f"{name} DESC" for name in _ORDER.split(", "))
     where = f'"tableName" IS NOT NULL AND ({where})'
@@ -100,14 +99,14 @@ def newest_steps(history: History, table: DeltaTable, where: str, most: int) -> 
         table,
         f'SELECT max("epoch") AS "epoch" FROM t WHERE {before} GROUP BY "tableName", "key"',  # noqa: S608
     )["epoch"].to_pylist()
-    # Of the epochs in which a row changed last, all changes: of one row the last counts.
+    # All changes of the epochs with the last change of a row. The last change of each row counts.
     in_them = row_steps(history, table, f'{before} AND "epoch" IN ({", ".join(map(str, sorted(set(epochs))))})')
     last = {(step.table_name, step.key): step for step in in_them}
     return sorted(last.values(), key=lambda step: (step.epoch, step.event_time)), steps[torn:]
 
 
 def of_tables(names: Iterable[str]) -> str:
-    """SQL: changes of these tables."""
+    """SQL condition for changes of these tables."""
     return f'"tableName" IN {query.texts(names)}'
 
 
@@ -131,7 +130,7 @@ def _values(text: str | None) -> dict[str, Any] | None:
 
 
 class Field(msgspec.Struct, frozen=True, rename="camel"):
-    """A field as it is since ``event_time``. An address is the field ``brokerAddrs.<brokerId>``."""
+    """A field with its value since ``event_time``. An address is the field ``brokerAddrs.<brokerId>``."""
 
     table_name: str
     broker_name: str
@@ -143,7 +142,7 @@ class Field(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Blame(msgspec.Struct, frozen=True):
-    """The fields of a route at a point in time, by brokerName and table; none where it had no route."""
+    """The fields of a route at a point in time, by brokerName and table; empty if there was no route."""
 
     point: AsOf
     fields: list[Field]
@@ -153,7 +152,7 @@ def topic_blame(history: History, topic: str, as_of: str) -> Blame:
     """Find the cause of each field of a topic's route.
 
     Raises:
-        RoutelakeError: As `History.resolve`; the state tables of then need not be kept.
+        RoutelakeError: As `History.resolve`. The old versions of the state tables are not needed.
     """
     point = history.resolve(as_of)
     with history.reading_changes() as table:
@@ -173,7 +172,7 @@ def topic_blame(history: History, topic: str, as_of: str) -> Blame:
 
 
 def _fields(steps: list[RowStep]) -> dict[str, dict[str, Field]]:
-    """brokerName -> field -> what it was set to last; of rows that are there."""
+    """brokerName -> field -> its last change, for present rows."""
     found: dict[str, dict[str, Field]] = {}
     for step in steps:
         before, after = dict(_fields_of(step.before)), dict(_fields_of(step.after))
@@ -188,7 +187,7 @@ def _fields(steps: list[RowStep]) -> dict[str, dict[str, Field]]:
 
 
 def _fields_of(row: dict[str, Any] | None) -> Iterator[tuple[str, Any]]:
-    """Fields of a row, each address one of its own."""
+    """Fields of a row. Each address is a separate field."""
     for name, value in (row or {}).items():
         if name == _ADDRESSES:
             yield from ((f"{name}.{broker_id}", address) for broker_id, address in (value or {}).items())

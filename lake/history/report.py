@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports of `lake.history.reports`, asked of a gateway: by pages, of what one epoch knows.
+"""Execution of the reports of `lake.history.reports` in a gateway, page by page, all pages as of one epoch.
 
-A report is of a window of *event time*: an expiry counts from its deadline, whenever it was noticed. ``as_of`` and
-timelines show it from the epoch that noticed it (`lake.history.provenance`), which may be some seconds later.
+A report covers a window of *event time*, so an expiry counts from its deadline. ``as_of`` and timelines show the expiry
+from its epoch on (`lake.history.provenance`), which may be some seconds later.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from schemas.errors import BadRequestError
 from schemas.route_commit import UNIX_EPOCH, from_us, to_us
 
 MAX_ROWS: Final = 5_000
-"""On a page: about 2 MB."""
+"""Maximum number of rows on a page, about 2 MB."""
 
 
 class ReportAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: a report's name, and points in time as `History.resolve` takes them; None: the beginning, and now."""
+    """Parameters: the name of a report, and points in time as for `History.resolve`; None: the first epoch, and now."""
 
     name: str
     from_: str | None = None
@@ -38,15 +38,15 @@ class ReportAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportPage(msgspec.Struct, frozen=True):
-    """Some rows.
+    """A page of a report.
 
     Attributes:
-        since: Event time after which.
-        until: Event time up to which; None where nothing has happened yet.
-        columns: Their names; none where nothing has happened yet.
-        rows: In the report's order. Times are aware.
-        query: SQL of all rows; None where nothing has happened yet.
-        next_cursor: None at the end.
+        since: Event time after which the window starts.
+        until: Event time up to which the window reaches; None in an empty lake.
+        columns: Names of the columns; empty in an empty lake.
+        rows: Rows in the order of the report. Times are aware.
+        query: SQL of all rows; None in an empty lake.
+        next_cursor: Cursor of the next page; None at the end.
     """
 
     since: datetime
@@ -62,7 +62,7 @@ _TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Position at which the next page begins. All pages have the window and the epoch of the first."""
+    """Start of the next page. All pages have the window and the epoch of the first page."""
 
     epoch: _Number
     since_us: _TimeUs
@@ -71,16 +71,16 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 def window(history: History, from_: str | None, to: str | None, dashes: str = "") -> tuple[datetime, datetime]:
-    """Event time after which, and up to which: an epoch stands for its own.
+    """Start (not included) and end (included) of a window of event time. An epoch means its event time.
 
     Args:
-        history: Knows when epochs were.
-        from_: As `ReportAsked`.
-        to: Likewise.
-        dashes: Of the names ``from`` and ``to`` in errors.
+        history: History of the lake.
+        from_: Start, as in `ReportAsked`.
+        to: End, as in `ReportAsked`.
+        dashes: Prefix of the names ``from`` and ``to`` in errors.
 
     Raises:
-        BadRequestError: One is none, or ``from`` is after ``to``.
+        BadRequestError: A point in time is invalid, or ``from`` is after ``to``.
         RoutelakeError: As `History.resolve`.
     """
 
@@ -93,7 +93,7 @@ def window(history: History, from_: str | None, to: str | None, dashes: str = ""
         since = UNIX_EPOCH if from_ is None else time_of("from", from_)
     until = time_of("to", NOW if to is None else to)
     if to is None:
-        return since, max(since, until)  # nothing may have happened for as long as from says
+        return since, max(since, until)  # the last event may be before `since`
     if since > until:
         what = f"{dashes}from must not be after {dashes}to: {from_} is after {to}"
         raise BadRequestError(what, field="from", value=from_)
@@ -124,8 +124,8 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     """One page of a report.
 
     Raises:
-        BadRequestError: A time, the limit or the cursor is none, ``from`` is after ``to``, or it would take
-            more memory than there is for it.
+        BadRequestError: A time, the limit or the cursor is invalid, ``from`` is after ``to``, or the query exceeds its
+            memory limit.
         RoutelakeError: As `History.resolve`.
     """
     if not 1 <= limit <= MAX_ROWS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a lake in DuckDB: those of one epoch by their names, those of intervals, views and macros.
+"""Tables of a lake in DuckDB: the tables at one epoch, the interval tables, views and macros.
 
-DuckDB reads the files that the Delta logs name. It does not need its own Delta extension, which it would download. It
-writes nothing to the lake.
+DuckDB reads the files that the Delta logs name. So it does not need its own Delta extension, which it would download.
+It writes nothing to the lake.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ SELECT epoch, chain = sha256(
          || field(outcomes) || field(queryId) || field(batchId) || field(epoch_us(resumeTime)) || field(rulesVersion)
          || field(epoch_us(preserveTime)) || coalesce(digests, '')) AS holds
   FROM routeCommitTable LEFT JOIN epochs USING (epoch)"""
-"""Word for word what docs/reference/tables.md has ("The chain"): any tool can check it, and this one does."""
+"""The query in docs/reference/tables.md ("The chain"), word for word. Any tool can check the chain with it."""
 
 _SPARK_MACROS: Final = (
     "get_json_object(json, path) AS json_extract_string(json, path)",
     "unix_millis(time) AS epoch_ms(time)",
     "struct(a, b, c, d) AS row(a, b, c, d)",
 )
-"""Functions of Spark that DuckDB lacks."""
+"""Macros for functions of Spark that DuckDB lacks."""
 SCALAR_MACROS: Final = (
     *_SPARK_MACROS,
     "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
@@ -118,17 +118,17 @@ MEMORY_LIMIT: Final = "512MB"
 
 
 class DuckLake:
-    """A DuckDB in memory over one lake. Use as a context manager.
+    """An in-memory DuckDB with the tables of one lake. Use as a context manager.
 
     Attributes:
-        connection: It. Times are UTC.
-        commit: The epoch that the tables show; None before the first.
+        connection: Connection to DuckDB. Times are UTC.
+        commit: Epoch of the tables; None before the first.
 
     Args:
         lake_dir: An existing lake.
 
     Raises:
-        SetupError: There is none, or one of another format.
+        SetupError: The lake is missing or has another format.
     """
 
     def __init__(self, lake_dir: Path) -> None:
@@ -156,15 +156,15 @@ class DuckLake:
         self.connection.close()
 
     def refresh(self, *, first: bool = False) -> None:
-        """Go on to the newest epoch: all tables at its versions, those of intervals as they are."""
+        """Update the tables to the newest epoch, and the interval tables to their newest versions."""
         commit = last_commit(self._lake_dir)
-        self.connection.abort()  # what is left of an answer is of the tables as they were
-        # Intervals come some seconds after their epoch, so they go on while the epoch stays.
+        self.connection.abort()  # the rest of an unread result belongs to the previous tables
+        # Intervals are written some seconds after their epoch, so they change while the epoch stays.
         moved = (*ALL_TABLES, *INTERVAL_TABLES) if first or commit != self.commit else INTERVAL_TABLES
         self.commit = commit
         versions = {} if commit is None else commit.versions
         for table in moved:
-            # Tables of intervals begin some seconds after the first epoch.
+            # Interval tables are created some seconds after the first epoch.
             with suppress(TableNotFoundError):
                 found = table_at(str(self._lake_dir), table, versions.get(table.name))
                 self.connection.register(table.name, found)
@@ -184,10 +184,10 @@ def bounded_views(changes: DeltaTable, epoch: int) -> Iterator[duckdb.DuckDBPyCo
 
     Args:
         changes: routeChangeTable.
-        epoch: Changes after it are left out.
+        epoch: Last epoch; later changes are left out.
 
     Raises:
-        InterruptedQueryError: The work of this thread is to end.
+        InterruptedQueryError: The work of this thread was interrupted.
     """
     interrupt = current_interrupt()
     interrupt.check()
@@ -218,11 +218,11 @@ def rows_by_duckdb(lake_dir: Path, query: str) -> tuple[list[str], list[tuple[An
         query: One statement.
 
     Returns:
-        Names of columns, and rows; times are aware, in UTC.
+        Names of columns, and rows. Times are aware, in UTC.
 
     Raises:
-        SetupError: See `DuckLake`.
-        duckdb.Error: The query cannot be run.
+        SetupError: As `DuckLake`.
+        duckdb.Error: The query failed.
     """
     with DuckLake(lake_dir) as lake:
         found = lake.connection.execute(query)

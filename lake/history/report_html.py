@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report as one HTML page: a chart, the rows, and the SQL. It needs no script and fetches nothing."""
+"""A report as one HTML page with a chart, the rows, and the SQL. The page has no script and loads no other file."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def page(
     query: str,
     time_text: Callable[[datetime], str],
 ) -> str:
-    """The page.
+    """Make the HTML page of a report.
 
     Args:
-        report: Whose rows they are.
-        columns: Their names.
-        rows: Of texts, numbers, aware times and None; `MAX_ROWS` of them are in the table, all in the chart.
-        window: From when to when, and in which time zone, for people.
-        query: The report's SQL.
-        time_text: A time for people.
+        report: The report.
+        columns: Names of the columns.
+        rows: Rows of texts, numbers, aware times and None. All are in the chart, and the first `MAX_ROWS` in the table.
+        window: Text with the start, end and time zone of the window.
+        query: SQL of the report.
+        time_text: Function that formats a time.
     """
 
     def shown(value: object) -> str:
@@ -90,7 +90,7 @@ def _table(
 def _chart(
     report: ReportSpec, columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: Callable[[object], str]
 ) -> Iterator[str]:
-    """A bar for each value of the label, in as many pieces as the report has values; times in order, others by size."""
+    """A bar for each label, with a section for each value of the report. Times are in order, other labels by size."""
     label, values = columns.index(report.label), [columns.index(name) for name in report.values]
     sums: dict[Any, list[float]] = {}
     for row in rows:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports of `routelake history report`: one query each, over the views of `lake.history.sql_views`.
+"""Reports of `routelake history report`. Each is one query over the views of `lake.history.sql_views`.
 
-They are text that DuckDB (`lake.history.report_duckdb`) and Spark (`pipelines.report_views.register`) take. Rows are
-in an order of their own, so pages can be cut from them. A report is of a window of event time, after ``since`` and up
-to ``until``; what began before it or has not ended by then counts as far as it lies in it. The last two columns of
-every report, ``firstEpoch`` and ``lastEpoch``, are the epochs of the first and the last change behind a row.
+Both DuckDB (`lake.history.report_duckdb`) and Spark (`pipelines.report_views.register`) run the queries. Rows have a
+defined order, so that they can be split into pages. A report covers a window of event time, after ``since`` and up to
+``until``. A period that started before the window or ends after it counts with its part in the window. The last two
+columns of every report, ``firstEpoch`` and ``lastEpoch``, are the epochs of the first and the last change of a row.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from lake.history.sql_views import ADDRESS, ALIVE, WRITE_QUEUES, difference
 FLAPPING: Final = "flapping"
 """Name of the only report with the parameter `times`."""
 TIMES: Final = 2
-"""How often, by default, a broker may come back before it is said to flap."""
+"""Default number of returns of a broker from which it is reported as flapping."""
 
 
 class ReportSpec(NamedTuple):
     """A report.
 
     Attributes:
-        name: As on the command line.
-        title: What its page is called.
-        comment: What a row is.
-        query: SQL, with ``{since}``, ``{until}`` (timestamps) and ``{times}`` (a number) in it.
-        label: The column that the chart's bars are named by; its values of one name are added up.
-        values: The columns that the chart shows, in one unit.
-        filters: Filters of ``GET /v1/changes`` for the changes behind a row: columns of the row by the filter's name. A
-            filter whose column is NULL does not apply.
+        name: Name on the command line.
+        title: Title of its page.
+        comment: Meaning of a row.
+        query: SQL with the placeholders ``{since}``, ``{until}`` (timestamps) and ``{times}`` (a number).
+        label: Column with the labels of the chart's bars. Values with equal labels are added.
+        values: Columns that the chart shows, in one unit.
+        filters: Filters of ``GET /v1/changes`` for the changes of a row: column of the row, by name of the filter. If
+            the column is NULL, the filter does not apply.
         fixed_filters: Filters with the same value for every row.
     """
 
@@ -47,7 +47,7 @@ class ReportSpec(NamedTuple):
 
 _ORDER: Final = "c.epoch, c.eventTime, c.offset, c.seq"
 _LOST: Final = "('BROKER_EXPIRED', 'CHANNEL_CLOSED', 'UNREGISTER_BROKER')"
-"""Commands by which a topic's row goes with its broker; by others the topic itself goes."""
+"""Commands that remove the row of a topic together with its broker. Other commands delete the topic itself."""
 
 _PRESENCE: Final = f"""
 presence AS (
@@ -59,17 +59,17 @@ SELECT c.brokerName, get_json_object(c.key, '$.clusterName') AS clusterName,
  WHERE c.tableName = 'brokerLiveTable' AND (c.before IS NULL) <> (c.after IS NULL) AND c.eventTime <= {{until}}
 WINDOW w AS (PARTITION BY c.key ORDER BY {_ORDER})
 )"""  # noqa: S608 (our own text)
-"""Each coming and going of a broker's address; of one address they take turns."""
+"""SQL for each start and end of the life of a broker address. For one address, starts and ends alternate."""
 
 
 def _of_topics(condition: str) -> str:
-    """SQL: changes of the queues of topics that have a row that meets a condition. Of millions they may be few."""
+    """SQL condition for queue changes of topics with a row that meets a condition. It may select few of millions."""
     some = f"SELECT topic FROM routeChangeTable WHERE tableName = 'topicQueueTable' AND ({condition})"  # noqa: S608
     return f"c.tableName = 'topicQueueTable' AND c.topic IN (\n       {some})"
 
 
 def _turns(condition: str) -> str:
-    """SQL: each time that a topic became writable, not writable, deleted, or went with its last broker."""
+    """SQL for each time at which a topic became writable, not writable or deleted, or lost its last broker."""
     return f"""
 steps AS (
 SELECT c.topic, c.eventTime, sum({ALIVE}) AS brokerStep, sum({difference(WRITE_QUEUES)}) AS writeStep,
@@ -95,12 +95,12 @@ SELECT topic, eventTime, command, actor, firstEpoch, lastEpoch, kind, kindBefore
 
 
 _NOT_ALWAYS_WRITABLE: Final = """after IS NULL OR after NOT LIKE '%"perm":6,%' OR after LIKE '%"writeQueueNums":0,%'"""
-"""All other topics have been writable ever since they came."""
+"""SQL condition on changes. Topics without such a change were always writable."""
 _UNUSUAL: Final = (
     "after <> (SELECT after FROM routeChangeTable WHERE tableName = 'topicQueueTable' AND after IS NOT NULL "
     "GROUP BY after ORDER BY count(*) DESC, after LIMIT 1)"
 )
-"""Has another state than most rows, on some broker."""
+"""SQL condition for topics with a state that differs from most rows, on some broker."""
 _MADE: Final = (
     "CASE WHEN kind IN ('writable', 'not writable') AND coalesce(kindBefore, 'deleted') = 'deleted' THEN 1 END"
 )
@@ -277,18 +277,18 @@ SELECT topic, count(*) AS brokers, count(DISTINCT concat(readQueueNums, '/', wri
 TIME_COLUMNS: Final = frozenset(
     {"validFrom", "validTo", "hour", "went", "back", "firstWent", "lastBack", "firstTime", "lastTime"}
 )
-"""Columns of reports that are times."""
+"""Columns of reports with times."""
 BY_NAME: Final = {report.name: report for report in REPORTS}
 
 
 def query_of(report: ReportSpec, since: datetime, until: datetime, times: int = TIMES) -> str:
-    """The SQL of a report, which stands for itself: it can be copied into `./routelake sql`.
+    """The complete SQL of a report, which can be copied into `./routelake sql`.
 
     Args:
         report: One of `REPORTS`.
-        since: Aware; what happened then is not in it.
-        until: Aware; what happened then is in it.
-        times: Of `flapping`.
+        since: Aware start of the window, not included.
+        until: Aware end of the window, included.
+        times: Parameter of `flapping`.
     """
     return report.query.strip().format(since=_timestamp(since), until=_timestamp(until), times=int(times))
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views over routeChangeTable, in SQL that DuckDB and Spark both take.
+"""Views over routeChangeTable, in SQL for both DuckDB and Spark.
 
-The names of columns are those of the tables; what is new here is in ``VIEWS``. JSON is read by ``get_json_object``,
-which Spark has and DuckDB is given. Times within one key never go back (`lake.history.state_at`), so the sums over time
-need no other order.
+Columns have the names of the tables' columns, and ``VIEWS`` describes new ones. ``get_json_object`` reads JSON, which
+Spark has and a macro adds to DuckDB. Times of one key never decrease (`lake.history.state_at`), so sums over time need
+no other order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class View(NamedTuple):
-    """A view: its name, what a row of it is, and its query."""
+    """A view: its name, the meaning of a row, and its query."""
 
     name: str
     comment: str
@@ -31,7 +31,7 @@ _READ_QUEUES: Final = (
 
 
 def difference(value: str) -> str:
-    """SQL: by how much a change moves a value, which is SQL with ``{0}`` for a state's JSON."""
+    """SQL expression for the change of a value. The value is SQL with ``{0}`` for the JSON of a state."""
     return f"coalesce({value.format('after')}, 0) - coalesce({value.format('before')}, 0)"
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of the state tables at a point in time.
 
-The rows at an epoch are those of the table's version, where that is still kept. Else topics, addresses and KV entries
-come from the interval tables. Other tables, and an interval table that is not that far, are replaced by the last change
-of each key, which is a search in all changes. Times of heartbeats are in neither: they are null.
+If the version of the table at the epoch is still kept, its rows are read. Otherwise topics, addresses and KV entries
+come from the interval tables. For other tables, or if the interval table has not reached the epoch, the last change of
+each key is searched in all changes. In both cases heartbeat times are null, as neither source has them.
 
-A time within an epoch adds the changes of that epoch up to then. The state machine expires an overdue member of a group
-before it takes the group's next event, so the changes of a group in the order of their event times are the order in
-which they were made.
+For a time within an epoch, the changes of that epoch up to the time are added. The state machine expires an overdue
+member of a group before it processes the next event of the group. So the order of a group's changes by event time is
+the order in which they were made.
 """
 
 from __future__ import annotations
@@ -41,53 +41,54 @@ _INTERVALS: Final = {
     for intervals in INTERVALS
     if intervals.state == intervals.source.value_columns
 }
-"""By state table, the interval tables that have all its columns."""
+"""Interval table with all columns of a state table, by name of the state table."""
 _TABLES_BYTES: Final = 16 * 1024 * 1024
 _TABLE_BYTES: Final = 256 * 1024
-"""Memory of an open table without its list of files. Measured with 50, 500 and 2,000 files: 0.24, 0.61 and 0.71 MB in
-all, where the lists are 14, 122 and 480 kB as Arrow."""
+"""Memory in bytes of an open table without its list of files. Measured with 50, 500 and 2,000 files: 0.24, 0.61 and
+0.71 MB in total, with lists of 14, 122 and 480 kB as Arrow."""
 _LISTS: Final = 3
-"""Number of copies of that list, at most."""
+"""Maximum number of copies of the list of files."""
 _TOPICS_BYTES: Final = 64 * 1024 * 1024
-"""Memory of lists of names: three million take 50 MiB. A list is read page by page."""
+"""Memory in bytes for lists of topic names. Three million names take 50 MiB. A list is read page by page."""
 _WIDE_ROWS: Final = 16
-"""Rows decoded at a time: a KV value may have 256 KiB."""
+"""Number of rows decoded at a time, as a KV value may have 256 KiB."""
 _REMEMBERED_S: Final = 60.0
-"""Duration for which a version that could not be read is not tried again, nor are older ones."""
+"""Seconds for which an unreadable version and older ones are not tried again."""
 
 
 class Condition(NamedTuple):
-    """SQL on the columns of a state table, and the same on routeChangeTable's where they are others."""
+    """SQL condition on the columns of a state table, and on those of routeChangeTable if these differ."""
 
     of_rows: str = "true"
     of_changes: str | None = None
 
 
 class PastRows:
-    """Rows of one lake. Safe for threads.
+    """Reader of rows at points in time, for one lake. Thread-safe.
 
     Args:
-        lake_dir: Directory or URI of the lake; need not exist yet.
-        epochs: Its commits.
+        lake_dir: Directory or URI of the lake, which may not exist yet.
+        epochs: Index of epochs of the lake.
     """
 
     def __init__(self, lake_dir: str, epochs: Epochs) -> None:
-        """Nothing is opened yet."""
+        """Create the reader without opening a file."""
         self._lake_dir = lake_dir
         self._epochs = epochs
         self._tables: Recent[tuple[str, int], DeltaTable] = Recent(_TABLES_BYTES)
         self._topics: Recent[tuple[int, datetime | None, str], SortedNames] = Recent(_TOPICS_BYTES)
-        # An epoch and the monotonic time until which it is known: written whole, so threads need no lock.
+        # An unreadable epoch, and the monotonic time until which it is not tried again. It is assigned as one tuple, so
+        # threads need no lock.
         self._not_kept = (0, 0.0)
 
     def clear(self) -> None:
-        """Another lake has taken its place."""
+        """Clear all caches after another lake has replaced this one."""
         self._tables.clear()
         self._topics.clear()
         self._not_kept = (0, 0.0)
 
     def table(self, spec: Table, commit: RouteCommit) -> DeltaTable:
-        """Open a table at the version of a commit. Raises what storage raises."""
+        """Open a table at the version of a commit. Raises errors of storage."""
         version = commit.versions[spec.name]
         known = self._tables.get((spec.name, version))
         if known is None:
@@ -99,8 +100,8 @@ class PastRows:
         """Rows of a state table at a point in time that meet a condition.
 
         Returns:
-            The columns that are named, or all. For a time within an epoch, changed rows follow those of the epoch
-            before, with `GONE`: the last one with a key counts.
+            The named columns, or all. For a time within an epoch, changed rows with `GONE` follow the rows of the
+            previous epoch. The last row of each key counts.
 
         Raises:
             UnavailableError: The tables cannot be read now.
@@ -159,7 +160,7 @@ class PastRows:
         return self._reconstructed(spec, commit.epoch, wanted, columns)
 
     def _reconstructed(self, spec: Table, epoch: int, wanted: Condition, columns: Sequence[str]) -> pa.Table:
-        """Rows at an epoch whose version is not there any more."""
+        """Rows at an epoch, if the version of the table was deleted."""
         intervals = self._intervals_up_to(spec, epoch)
         if intervals is not None:
             return select(
@@ -178,7 +179,7 @@ class PastRows:
         return _from_json(spec, found, columns)
 
     def _intervals_up_to(self, spec: Table, epoch: int) -> DeltaTable | None:
-        """The interval table of a state table, if there is one that has an epoch."""
+        """The interval table of a state table, if it has reached an epoch, otherwise None."""
         try:
             found = DeltaTable(table_uri(self._lake_dir, _INTERVALS[spec.name]))
         except (KeyError, OSError, DeltaError):
@@ -186,7 +187,7 @@ class PastRows:
         return found if (found.transaction_version(INTERVALS_APP) or 0) >= epoch else None
 
     def _changed(self, spec: Table, epoch: int, until: datetime, wanted: Condition, columns: Sequence[str]) -> pa.Table:
-        """Rows that an epoch changed up to a time, oldest first, `GONE` marking removed ones."""
+        """Rows that an epoch changed up to a time, oldest first. `GONE` marks removed rows."""
         found = select(
             self.table(ROUTE_CHANGE_TABLE, self._commit(epoch)),
             f'SELECT "key", "after" FROM t WHERE "epoch" = {epoch} AND "eventTime" <= {time_literal(until)} '  # noqa: S608
@@ -204,16 +205,16 @@ class PastRows:
 
 
 def key_literal(**columns: str) -> str:
-    """SQL literal of routeChangeTable's ``key`` of a row, by its key columns in their order."""
+    """SQL literal for column ``key`` of routeChangeTable, from the key columns of a row in order."""
     return text(msgspec.json.encode(columns).decode())
 
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Whatever storage raises means: not now.
+    """Convert errors of storage.
 
     Raises:
-        UnavailableError: It cannot be read.
+        UnavailableError: Reading failed in this context.
     """
     try:
         yield
@@ -229,7 +230,7 @@ def _schema(spec: Table, columns: Sequence[str]) -> pa.Schema:
 
 
 def _from_json(spec: Table, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Rows of a state table from routeChangeTable's ``key`` and ``after``; what is missing there is null."""
+    """Rows of a state table from ``key`` and ``after`` of routeChangeTable. Missing columns are null."""
     rows: list[dict[str, Any]] = [
         {**msgspec.json.decode(key), **({} if after is None else msgspec.json.decode(after))}
         for key, after in zip(found["key"].to_pylist(), found["after"].to_pylist(), strict=True)
@@ -243,7 +244,7 @@ def _from_json(spec: Table, found: pa.Table, columns: Sequence[str]) -> pa.Table
 
 
 def _last_rows(rows: pa.Table) -> pa.ChunkedArray:
-    """Topics of rows as `PastRows.at` gives them for a time within an epoch."""
+    """Topics of rows from `PastRows.at`, also for a time within an epoch."""
     touched = pc.is_in(rows["topic"], rows.filter(rows[GONE])["topic"].combine_chunks())
     there: dict[tuple[str, str], None] = {}
     for broker, topic, gone in zip(*(column.to_pylist() for column in rows.filter(touched).columns), strict=True):
@@ -255,14 +256,14 @@ def _last_rows(rows: pa.Table) -> pa.ChunkedArray:
 
 
 class SortedNames(Sequence[str]):
-    """Different names in the order of Python and UTF-8, in Arrow: a Python object is made only for a name that is read.
+    """Distinct names in the order of Python and UTF-8, stored in Arrow. Only names that are read become Python objects.
 
     Args:
-        names: Texts, in any order, as often as they come.
+        names: Texts, in any order and with repetitions.
     """
 
     def __init__(self, names: pa.ChunkedArray | pa.Array) -> None:
-        """Sort them, without the interpreter's lock."""
+        """Sort the names, without the interpreter lock."""
         found = pc.unique(names)
         self._names = found.take(pc.sort_indices(found))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a topic's route, or of a broker group, one after the other.
+"""Timelines: the successive states of a topic's route or of a broker group.
 
-From the first change on, each point in time is in exactly one interval, whose state is what ``as_of`` shows for it;
-neighbours differ. A topic or broker that is gone has an interval, too: its state says that there is nothing.
+From the first change on, each point in time is in exactly one interval. The interval has the state that ``as_of`` shows
+at that time. Adjacent intervals differ. A deleted topic or removed broker has an interval with an empty state.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TAB
 Rows = dict[tuple[str, str], dict[str, dict[str, Any]]]
 """(table, brokerName) -> key -> value columns."""
 Part = dict[str, Any] | None
-"""What is shown of one broker group."""
+"""Displayed state of one broker group."""
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A state, from when on, and until when; ``to`` and what ended it are None where it is still so."""
+    """A state with its start and end. ``to`` and the cause of the end are None for the present state."""
 
     from_: datetime
     to: datetime | None
@@ -54,8 +54,8 @@ class Window(msgspec.Struct, frozen=True):
     """Window of time. It selects the intervals that overlap it.
 
     Attributes:
-        from_: A point in time as `History.resolve` takes it; None: the beginning.
-        to: Likewise; what had not ended by then has no end. None: now.
+        from_: Start, as for `History.resolve`; None: the first epoch.
+        to: End, as for `History.resolve`; None: now. An interval that ends later has no end.
     """
 
     from_: str | None = None
@@ -63,9 +63,9 @@ class Window(msgspec.Struct, frozen=True):
 
 
 MAX_STEPS: Final = 20_000
-"""Changed rows from which a page is made: about 30 MB. A page may be short for that, and has a cursor."""
+"""Maximum number of changed rows to read for a page, about 30 MB. If it is reached, the page is short with a cursor."""
 MAX_SHOWN: Final = 20_000
-"""Rows of broker groups and live addresses on a page: about 4 MB. A topic may be on a thousand groups."""
+"""Maximum number of broker groups and live addresses on a page, about 4 MB. A topic may be on a thousand groups."""
 _ALWAYS: Final = Window()
 
 
@@ -78,10 +78,10 @@ def topic_timeline(
     cursor: str | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Timeline:
-    """The states of a topic's route; empty for a topic that never was.
+    """The states of a topic's route; empty for a topic that never existed.
 
     Raises:
-        BadRequestError: The limit or the cursor is none, or ``from`` is after ``to``.
+        BadRequestError: The limit or the cursor is invalid, or ``from`` is after ``to``.
         RoutelakeError: As `History.resolve`.
     """
     of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
@@ -105,7 +105,7 @@ def broker_timeline(
     cursor: str | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Timeline:
-    """The states of a broker group: its addresses, and which are alive. As `topic_timeline`."""
+    """The states of a broker group, that is, its addresses and the live ones. As `topic_timeline`."""
     tables = of_tables([BROKER_ADDR_TABLE.name, BROKER_LIVE_TABLE.name])
     where = f'{tables} AND "brokerName" = {query.text(broker_name)}'
     asked = _Asked("broker", broker_name, window, limit, max_steps)
@@ -113,7 +113,7 @@ def broker_timeline(
 
 
 class _Begin(NamedTuple):
-    """Begin of a state; steps ``first`` to ``done`` (not included) of a list made it."""
+    """Start of a state. Steps ``first`` to ``done`` (not included) of a list led to it."""
 
     time: datetime
     epoch: int
@@ -137,7 +137,7 @@ class _End(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, begin: _Begin) -> _End:
-        """End of an interval at which another one begins."""
+        """End of an interval at the start of the next one."""
         cause = begin.cause
         return cls(to_us(begin.time), begin.epoch, cause.command, cause.actor, cause.offset)
 
@@ -153,7 +153,7 @@ class _End(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Begin of an older page: changes up to a time of an epoch, and the end of the interval that they open."""
+    """Start of an older page: changes up to a time of an epoch, and the end of the last interval of these changes."""
 
     epoch: _Number
     time_us: _TimeUs
@@ -161,7 +161,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Asked(NamedTuple):
-    """A question."""
+    """Parameters of the query."""
 
     kind: str
     name: str
@@ -187,7 +187,7 @@ def _page(
     part_of: _PartOf,
     shown: _Shown,
 ) -> Timeline:
-    """A page of the states that the changes make for which ``where`` has the condition in SQL."""
+    """A page of the states from the changes that meet the SQL condition of ``where``."""
     if history.is_empty():
         return Timeline([], None)
     check_limit(asked.limit)
@@ -266,7 +266,7 @@ def _begins(steps: list[RowStep], part_of: _PartOf, rows: Rows) -> Iterator[_Beg
 def _states(
     steps: list[RowStep], part_of: _PartOf, shown: _Shown, places: list[int], rows: Rows
 ) -> Iterator[dict[str, Any]]:
-    """Yield the displayed state after each number of steps in ``places``; ``rows`` are those before the first step."""
+    """Yield the displayed state after each number of steps in ``places``. ``rows`` are those before the first step."""
     parts: dict[str, Part] = {name: part_of(rows, name) for name in {name for _, name in rows}}
     done = 0
     for place in places:
@@ -278,7 +278,7 @@ def _states(
 
 
 def _topic_part(rows: Rows, broker_name: str) -> Part:
-    """A topic on one broker group; None where it does not hold it."""
+    """State of a topic on one broker group; None if the topic is not there."""
     queues = rows.get((TOPIC_QUEUE_TABLE.name, broker_name))
     if not queues:
         return None
@@ -288,7 +288,7 @@ def _topic_part(rows: Rows, broker_name: str) -> Part:
 
 
 def _topic_state(parts: dict[str, Part]) -> dict[str, Any]:
-    """A route."""
+    """State of a route."""
     found = [part for _, part in sorted(parts.items()) if part is not None]
     write = sum(part["writeQueueNums"] for part in found if part["perm"] & PERM_WRITE)
     read = sum(part["readQueueNums"] for part in found if part["perm"] & PERM_READ)
@@ -302,7 +302,7 @@ def _topic_state(parts: dict[str, Part]) -> dict[str, Any]:
 
 
 def _broker_part(rows: Rows, broker_name: str) -> Part:
-    """A broker group; None where it is not there."""
+    """State of a broker group; None if it does not exist."""
     addresses = _one(rows, BROKER_ADDR_TABLE.name, broker_name)
     live = rows.get((BROKER_LIVE_TABLE.name, broker_name), {})
     if addresses is None and not live:
@@ -316,7 +316,7 @@ def _broker_part(rows: Rows, broker_name: str) -> Part:
 
 
 def _broker_state(parts: dict[str, Part]) -> dict[str, Any]:
-    """A broker group, there or not."""
+    """State of a broker group for display, also if it does not exist."""
     found = next(iter(parts.values()), None)
     return {"alive": bool(found and found["live"]), **(found or {"cluster": None, "brokerAddrs": None, "live": []})}
 
@@ -331,7 +331,7 @@ def _copy_rows(rows: Rows) -> Rows:
 
 
 def _apply_step(rows: Rows, step: RowStep) -> None:
-    """Change rows as a change did."""
+    """Apply a change to rows."""
     of_broker = rows.setdefault((step.table_name, step.broker_name), {})
     if step.after is None:
         of_broker.pop(step.key, None)
