@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates of what a deployment needs: memory, processor, disk, Kafka and ports. Pure.
+"""Estimates of the needs of a deployment: memory, processor, disk, Kafka and ports. Pure functions.
 
 Each constant is a measured figure of reports/performance.md, on two cores of an AMD EPYC. Memory and processor time are
-doubled (`RESERVE`), because another machine, another hour and a storm of registrations need more than the mean.
+doubled (`RESERVE`), because other machines, busy hours and storms of registrations need more than the mean.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ RESERVE: Final = 2.0
 """Factor between a measured figure and the planned one, for memory and processor time."""
 
 GATEWAY_BASE_BYTES: Final = 230_000_000
-"""Resident memory of a gateway without routes: the straight line through both figures of cold-start."""
+"""Resident memory of a gateway without routes, by linear extrapolation from both figures of cold-start."""
 GATEWAY_ROW_BYTES: Final = 122
-"""Resident memory of a gateway for one queue row: cold-start, 3,000,000 and 10,000,000 rows."""
+"""Resident memory of a gateway per queue row: cold-start, 3,000,000 and 10,000,000 rows."""
 FOLD_BASE_BYTES: Final = int(1.85 * 2**30)
-"""Fold process, 1.25 GiB, and the JVM without its heap, 0.6 GiB."""
+"""Memory of the fold process, 1.25 GiB, and of the JVM without its heap, 0.6 GiB."""
 FOLD_HEAP_BYTES: Final = 2**30
 """Default of --driver-memory."""
 FOLD_WORKER_BYTES: Final = int(0.75 * 2**30)
-"""One Python worker, that is one shard, up to `FOLD_MEASURED_ROWS`."""
+"""Memory of one Python worker (one shard), up to `FOLD_MEASURED_ROWS`."""
 FOLD_SHARDS: Final = 2
 """Default of --shards."""
 FOLD_MEASURED_ROWS: Final = 3_000_000
-"""Most queue rows with which the fold's memory was measured."""
+"""Greatest number of queue rows for which the fold's memory was measured."""
 
 HEARTBEAT_LOG_BYTES: Final = 212
-"""Bytes that one heartbeat adds to the event log: idle, 366 MB a day of 20 brokers."""
+"""Bytes that one heartbeat adds to the event log: idle, 366 MB per day with 20 brokers."""
 REGISTRATION_LOG_BYTES: Final = 420
 """Bytes that one unchanged registration adds to the event log: plan, topicless."""
 CLOCKS_A_DAY: Final = 17_280
-"""CLOCK events of one gateway in a day, one in 5 s."""
+"""CLOCK events of one gateway per day, one every 5 s."""
 REGISTRATION_INTERVAL_S: Final = 30
 """Default of registerNameServerPeriod of a broker."""
 
 LIVENESS_COMMITS_A_DAY: Final = 8_640
-"""Commits that hold nothing but heartbeat times, one in 10 s."""
+"""Commits per day with only heartbeat times, one every 10 s."""
 LIVENESS_COMMIT_BYTES: Final = 19_500
 """Bytes of such a commit without brokers: plan."""
 LIVENESS_BROKER_BYTES: Final = 18
 """Bytes that each broker adds to such a commit: plan, 20, 300 and 1,000 brokers."""
 LIVENESS_CHECKPOINT_BYTES: Final = 134_000_000
-"""Bytes that a day of such commits adds to the checkpoints of the tables: 4 GB in 30 days."""
+"""Bytes that such commits add to the checkpoints of the tables per day: 4 GB in 30 days."""
 CHANGE_BYTES: Final = 79_000
-"""Bytes of an epoch that changes a topic, with its share of checkpoints: growth, 7,888 MB of 100,000 epochs."""
+"""Bytes of an epoch that changes a topic, with its share of checkpoints: growth, 7,888 MB for 100,000 epochs."""
 
 HEARTBEAT_S: Final = {"kafka": 112e-6, "sqlite": 86e-6}
 """Processor time of a gateway for one heartbeat, by the event log: acknowledge."""
@@ -55,15 +55,15 @@ REGISTRATION_S: Final = {"kafka": 147e-6, "sqlite": 131e-6}
 ROUTE_READ_S: Final = 10.9e-6
 """Processor time of a gateway for one route request: route-read, one request at a time."""
 CLIENT_INTERVAL_S: Final = 30
-"""Default of pollNameServerInterval of a client: it asks for each of its topics so often."""
+"""Seconds between route requests of a client for each of its topics: default of pollNameServerInterval."""
 FOLD_IDLE_CORES: Final = 0.09
 """Cores of the fold with 20 brokers: idle."""
 FOLD_EVENT_S: Final = 131e-6
-"""Processor time of the fold for one event: acknowledge, 1.31 cores at 10,000 a second."""
+"""Processor time of the fold for one event: acknowledge, 1.31 cores at 10,000 events per second."""
 FOLD_STORM_CORES: Final = 2
 """Cores that the fold uses while all brokers register again: storm."""
 APPENDS_A_SECOND: Final = {"kafka": 7_000, "sqlite": 9_500}
-"""Durable heartbeats that one gateway acknowledges: acknowledge."""
+"""Durable heartbeats that one gateway acknowledges per second: acknowledge."""
 
 
 class Demand(NamedTuple):
@@ -72,12 +72,12 @@ class Demand(NamedTuple):
     Attributes:
         brokers: Broker groups (brokerName).
         replicas: Brokers in each group.
-        topics: Topics in all.
+        topics: Total number of topics.
         groups_a_topic: Broker groups that each topic is on.
         heartbeat_interval_s: Seconds between heartbeats of a broker. 0: brokers only register.
-        changes: Topic changes in a day.
+        changes: Topic changes per day.
         clients: Producers and consumers.
-        topics_a_client: Topics of each of them.
+        topics_a_client: Topics of each client.
         gateways: Gateways. They share one event log.
         event_log: ``kafka`` or ``sqlite``.
         event_log_hours: Retention time of the event log.
@@ -104,17 +104,17 @@ class Demand(NamedTuple):
 
     @property
     def heartbeats_s(self) -> float:
-        """Heartbeats in a second."""
+        """Heartbeats per second."""
         return self.brokers * self.replicas / self.heartbeat_interval_s if self.heartbeat_interval_s else 0.0
 
     @property
     def registrations_s(self) -> float:
-        """Registrations in a second."""
+        """Registrations per second."""
         return self.brokers * self.replicas / REGISTRATION_INTERVAL_S
 
     @property
     def route_reads_s(self) -> float:
-        """Route requests in a second, of all clients."""
+        """Route requests of all clients per second."""
         return self.clients * self.topics_a_client / CLIENT_INTERVAL_S
 
 
@@ -159,7 +159,7 @@ def plan(demand: Demand) -> Plan:
         route_reads_s=demand.route_reads_s,
         gateways=gateways,
         gateway_memory=int(RESERVE * (GATEWAY_BASE_BYTES + rows * GATEWAY_ROW_BYTES)),
-        # All gateways but one have to carry the load, for the time in which one is down.
+        # All gateways but one must carry the load, as one may be down.
         gateway_cores=max(1, ceil(RESERVE * busy / max(1, gateways - 1))),
         fold_memory=int(FOLD_BASE_BYTES + FOLD_HEAP_BYTES + workers),
         fold_memory_is_measured=rows <= FOLD_MEASURED_ROWS,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data directory as a whole: lake, event log and checkpoint, and whether they belong together. Changes nothing."""
+"""Examination of a data directory: lake, event log, checkpoint, and whether they belong together. Changes nothing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from schemas.route_commit import RouteCommit, to_ms
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
 RETENTION_DAYS: Final = 30
-"""Of history, where the tables do not say."""
+"""Retention of history in days, for tables without this property."""
 _AHEAD_S: Final = 60.0
-"""Clocks of two machines may differ by so much."""
+"""Tolerated difference of the clocks of two machines."""
 
 
 @dataclass
@@ -35,13 +35,13 @@ class Examination:
     """Result of an examination.
 
     Attributes:
-        data_dir: where.
-        findings: all that is wrong.
-        log: the event log, where it is in SQLite.
-        tables: by name.
-        commits: epochs whose rows can be read, in order.
-        fold_runs: a fold holds the lake.
-        place: where the lake can go back to, if it must.
+        data_dir: the data directory.
+        findings: all findings.
+        log: the event log in SQLite; None for another event log.
+        tables: examination results of the tables, by name.
+        commits: epochs with a readable row in routeCommitTable, in order.
+        fold_runs: True if a fold holds the lake.
+        place: epoch to which the lake can be rolled back, if necessary.
     """
 
     data_dir: Path
@@ -54,22 +54,22 @@ class Examination:
 
     @property
     def last(self) -> RouteCommit | None:
-        """The last epoch that can be read."""
+        """The last readable epoch; None without any."""
         return self.commits[-1] if self.commits else None
 
     @property
     def lake_dir(self) -> Path:
-        """The lake."""
+        """Folder of the lake."""
         return self.data_dir / "lake"
 
     @property
     def checkpoint_dir(self) -> Path:
-        """Spark's checkpoint."""
+        """Folder of Spark's checkpoint."""
         return self.data_dir / "checkpoints" / "fold"
 
     @property
     def needs_from(self) -> int:
-        """The first offset of the log that the fold may ask for again."""
+        """The first offset of the event log that the fold may read again."""
         return needs_from(last_exact(self.commits))
 
     @property
@@ -79,7 +79,7 @@ class Examination:
 
     @property
     def blocks(self) -> bool:
-        """Return True if something keeps the gateway or the fold from starting, or keeps failing."""
+        """Return True if a finding prevents a start of the gateway or the fold, or causes repeated errors."""
         return any(finding.kind not in HARMLESS | REMAINS for finding in self.findings)
 
 
@@ -94,15 +94,15 @@ def has_data(data_dir: Path, log_path: Path | None) -> bool:
 
 
 def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) -> Examination:
-    """Look at a data directory.
+    """Examine a data directory.
 
     Args:
-        data_dir: where.
-        log_path: of the SQLite log; None for a log in Kafka, which is not looked at.
-        thorough: read every row of every file that is kept, and not only those of the newest version.
+        data_dir: the data directory.
+        log_path: file of the SQLite event log; None for Kafka, which is not examined.
+        thorough: read every row of all kept files, not only those of the newest version.
 
     Raises:
-        SetupError: there is nothing to look at.
+        SetupError: the directory is missing or has no data.
     """
     found = Examination(data_dir)
     lake_dir = found.lake_dir
@@ -118,7 +118,7 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
     if log_path is not None:
         found.log = examine_log(log_path, found.needs_from)
         if found.last is None and not log_path.exists():
-            found.log.findings.clear()  # a data directory that has not begun
+            found.log.findings.clear()  # an unused data directory
         found.findings += found.log.findings
         _compare_with_log(found, found.log)
     _compare_with_clock(found)
@@ -148,7 +148,7 @@ def _examine_lake(found: Examination, *, thorough: bool) -> None:
         check_format(found.lake_dir)
     except SetupError as error:
         found.findings.append(Finding(Kind.FORMAT, str(found.lake_dir / LAKE_FILE), one_line(error)))
-    # Its last row names versions that the others have by then, also while a fold goes on.
+    # routeCommitTable comes first. So the other tables have every version that it names, even if a fold continues.
     for table in (ROUTE_COMMIT_TABLE, *(table for table in ALL_TABLES if table is not ROUTE_COMMIT_TABLE)):
         found.tables[table.name] = examined = examine_table(found.lake_dir, table, RETENTION_DAYS, thorough=thorough)
         found.findings += examined.findings
@@ -163,7 +163,7 @@ def _examine_lake(found: Examination, *, thorough: bool) -> None:
 
 
 def _readable_commits(lake_dir: Path, table: ExaminedTable) -> list[RouteCommit]:
-    """The rows of all files that are there; those of another one are missing between them."""
+    """Read the commits of all existing files. Those of a missing file are left out."""
     files = (table.disk.files_at(table.newest) if table.disk is not None else None) or {}
     there = [file for name, file in files.items() if name not in table.broken]
     try:
@@ -198,14 +198,14 @@ def _compare_with_log(found: Examination, log: ExaminedLog) -> None:
 
 
 def _examine_checkpoint(found: Examination) -> None:
-    """Check Spark's checkpoint as the fold does at its start."""
+    """Check Spark's checkpoint as the fold does at its start, and add a finding if it cannot be used."""
     verdict = check_compatible(found.checkpoint_dir, found.last)
     if not verdict.goes_on:
         found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(found.checkpoint_dir), verdict.why))
 
 
 def _is_held(lock: Path) -> bool:
-    """Return True if a fold holds the lake. Keeps no lock that a fold could need."""
+    """Return True if a fold holds the lake. Leaves no lock that would block a fold."""
     try:
         with lock.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of findings: each with its meaning and the advice."""
+"""Kinds of findings, each with its meaning and advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.version import PROGRAM
 
 
 class Kind(StrEnum):
-    """Kinds of findings; the value is what a program may compare."""
+    """Kinds of findings. Programs may compare the value."""
 
     RESTORE = "restore-unfinished"
     FORMAT = "lake-format"
@@ -75,26 +75,26 @@ WAY_OUT: Final = {
     Kind.AHEAD: "compare clocks; event time continues from its value (docs/how-to/operate/clocks.md)",
     Kind.FOLD_CHECKPOINT: "nothing",
 }
-"""What is left where no repair is known."""
+"""Advice for kinds without a known repair."""
 
 HARMLESS: Final = frozenset({Kind.POINTER, Kind.FOLD_CHECKPOINT})
-"""What the next start of the fold makes good by itself."""
+"""Kinds that the next start of the fold repairs."""
 
 REMAINS: Final = frozenset({Kind.RECORD, Kind.OLD_FILE, Kind.LOG_WAL, Kind.AHEAD})
-"""What nothing here can make good, and nothing stops for."""
+"""Kinds that cannot be repaired, but do not stop any process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One finding.
 
     Attributes:
-        kind: which.
+        kind: kind of the finding.
         where: the file or folder.
-        what: what is wrong with it, as the rest of a sentence that begins with `where`.
-        table: its name, of a finding about one.
-        version: of that table, of a finding about a commit.
-        file: path relative to the table, of a finding about a data file.
+        what: description, as the rest of a sentence that begins with `where`.
+        table: name of the table, for a finding about a table.
+        version: version of the table, for a finding about a commit.
+        file: path relative to the table, for a finding about a data file.
     """
 
     kind: Kind

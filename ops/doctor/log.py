@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event log, read without changing it; and a log made anew from the records that can be read.
+"""Examination of the event log without changes, and a new event log from the readable records.
 
-A log is proved at each start by its offsets and, after a crash, by its pages (`eventlog.sqlite.start`). Here each
-page is looked at whatever happened, and each record's content by its checksum.
+At each start, the offsets of the event log are checked and, after a crash, its pages (`eventlog.sqlite.start`). The
+examination always checks each page, and the content of each record by its checksum.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from schemas.events import read_json
 
 _RECORD: Final = "SELECT offset, event_time_ms, key, payload FROM event WHERE offset = ?"
 _NAMED: Final = 20
-"""Damaged records that are named one by one."""
+"""Maximum number of damaged records that are named."""
 
 
 @dataclass
 class ExaminedLog:
-    """State of an examined log.
+    """Result of an examination of the event log.
 
     Attributes:
-        path: The file.
-        extent: Which records it has; None where that cannot be told.
-        last_time_ms: The last record's event time.
-        in_use: A process has it open, so that its -wal could not be compared with it.
-        findings: What is wrong.
-        damaged: Offsets whose content does not fit its checksum, or cannot be read.
+        path: File of the event log.
+        extent: Range of its records; None if it is unknown.
+        last_time_ms: Event time of the last record, ms since 1970.
+        in_use: True if a process has the event log open. Then its -wal could not be compared with it.
+        findings: All findings.
+        damaged: Offsets of records that are unreadable or do not match their checksum.
     """
 
     path: Path
@@ -56,11 +56,11 @@ class ExaminedLog:
 
 
 def examine_log(path: Path, needs_from: int) -> ExaminedLog:
-    """Look at a SQLite log.
+    """Examine an event log in SQLite.
 
     Args:
-        path: The file.
-        needs_from: The first offset that the fold may ask for again: what lies before it is in the tables.
+        path: File of the event log.
+        needs_from: The first offset that the fold may read again. Earlier records are in the tables.
     """
     found = ExaminedLog(path)
     if not path.exists():
@@ -72,7 +72,7 @@ def examine_log(path: Path, needs_from: int) -> ExaminedLog:
             if alone and _has_wal(path):
                 prove(path)
             with closing(connect(path)) as connection:
-                connection.execute("BEGIN")  # of one moment, while others append
+                connection.execute("BEGIN")  # one snapshot, while others append
                 found.extent = check_extent(path, connection, whole=True)
                 (found.last_time_ms,) = connection.execute("SELECT max(event_time_ms) FROM event").fetchone()
         except SetupError as error:
@@ -95,13 +95,13 @@ def examine_log(path: Path, needs_from: int) -> ExaminedLog:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write. Beside a -wal SQLite may make its -shm; without one nothing is made."""
+    """Open a read-only connection. If there is a -wal, SQLite may create its -shm. Otherwise no file is created."""
     how = "mode=ro" if _has_wal(path) or path.with_name(path.name + "-shm").exists() else "immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
 
 
 def record_at(path: Path, offset: int) -> LogRecord | None:
-    """One record; None where it is not there, or cannot be read."""
+    """Read one record; None if it is missing or unreadable."""
     with suppress(sqlite3.Error), closing(connect(path)) as connection:
         row = connection.execute(_RECORD, (offset,)).fetchone()
         return None if row is None else LogRecord(*row)
@@ -109,10 +109,10 @@ def record_at(path: Path, offset: int) -> LogRecord | None:
 
 
 def salvageable(path: Path, needs_from: int) -> str | None:
-    """Return why a log cannot be rebuilt from its own records; None if it can.
+    """Return the reason why an event log cannot be rebuilt from its own records; None if it can.
 
-    It can if every record from ``needs_from`` up to the counter is present and intact. The counter is the last
-    acknowledged record. Then all lost records are in the tables already, as if they had been trimmed.
+    It can be rebuilt if every record from ``needs_from`` up to the counter is intact. The counter is the offset of the
+    last acknowledged record. Then all lost records are in the tables, as if they had been trimmed.
     """
     try:
         with closing(connect(path)) as connection:
@@ -123,7 +123,7 @@ def salvageable(path: Path, needs_from: int) -> str | None:
                 if row is None:
                     return f"the record at offset {offset} is missing, and the tables do not include it"
                 read_json(row[3])
-            # The last record always stays, for its event time.
+            # The last record is always kept, for its event time.
             if last < needs_from and connection.execute(_RECORD, (last,)).fetchone() is None:
                 return (
                     f"its last record, at offset {last}, is missing, so records acknowledged after it cannot be known"
@@ -136,12 +136,12 @@ def salvageable(path: Path, needs_from: int) -> str | None:
 
 
 def salvage(path: Path, needs_from: int, target: Path) -> Extent:
-    """Write a log of the same id with the records from ``needs_from`` on, and the last one in any case.
+    """Write an event log of the same id with the records from ``needs_from`` on, and always the last record.
 
     Args:
-        path: The damaged log, which `salvageable` has found nothing against.
-        needs_from: The first offset to take.
-        target: The new file; it must not be there.
+        path: The damaged event log, for which `salvageable` returned None.
+        needs_from: The first offset to copy.
+        target: The new file, which must not exist.
     """
     with closing(connect(path)) as old:
         last = _counter(old)
@@ -180,7 +180,7 @@ def _damaged_records(path: Path, extent: Extent) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Yield True while no other process has the log open or can open it. Creates no lock file."""
+    """Yield True if no other process has the event log open, and block others meanwhile. Creates no lock file."""
     try:
         opened = os.open(path.with_name(path.name + LOCK_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a machine and a data directory fit this release, and names what could not go back. Changes nothing."""
+"""Checks whether a machine and a data directory fit this release, and can return to an older one. Changes nothing."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from schemas.events import EVENT_LEVEL
 
 OLDEST_PYTHON: Final = (3, 11)
 FILES: Final = 16_384
-"""Open files that a gateway with many brokers and clients needs."""
+"""Number of open files that a gateway with many brokers and clients needs."""
 LEAST_MEMORY_BYTES: Final = 4 * 2**30
-"""Memory of the machine for one gateway and the fold."""
+"""Minimum memory of a machine for one gateway and the fold."""
 
 
 class Level(StrEnum):
-    """Judgement of one check."""
+    """Result level of one check."""
 
     OK = "ok"
     NOTE = "note"
@@ -40,7 +40,7 @@ class Level(StrEnum):
 
 
 class Check(NamedTuple):
-    """One judgement: what was looked at, how it is, and what to do where it is not well."""
+    """Result of one check: level, subject, and a text with advice if there is a problem."""
 
     level: Level
     subject: str
@@ -48,7 +48,7 @@ class Check(NamedTuple):
 
 
 def preflight(found: Examination) -> list[Check]:
-    """Judge the machine and an examined data directory for this release."""
+    """Check the machine and an examined data directory for this release."""
     return [*_machine(found.data_dir), *_data(found), *_way_back(found)]
 
 
@@ -95,7 +95,7 @@ def _bytes_of(folder: Path) -> int:
 
 
 def _data(found: Examination) -> list[Check]:
-    """Judge whether gateway and fold of this release start on the data directory."""
+    """Check whether gateway and fold of this release start on the data directory."""
     formats = [finding.what for finding in found.findings if finding.kind is Kind.FORMAT]
     if formats:
         return [Check(Level.WRONG, "data directory", f"{formats[0]} {_OTHERWISE}")]
@@ -125,16 +125,16 @@ _OTHERWISE: Final = f"Otherwise restore a backup that this release wrote: `{PROG
 
 
 def _event_level(found: Examination) -> int:
-    """Level of events that the newest fold of this lake may have met; that of this release if there is no lake."""
+    """Event level of the newest fold that has opened this lake. Without a lake, the level of this release."""
     marker = found.lake_dir / LAKE_FILE
     try:
         return int(json.loads(marker.read_text(encoding="utf-8")).get("events", 1)) if marker.exists() else EVENT_LEVEL
     except (OSError, ValueError):
-        return EVENT_LEVEL  # the examination has told it
+        return EVENT_LEVEL  # the examination has a finding about it
 
 
 def _checkpoint_format(found: Examination) -> int | None:
-    """Format of the fold's checkpoint; None if there is none that can be read, which the fold writes anew."""
+    """Format of the fold's checkpoint; None if it is missing or unreadable. The fold then writes a new one."""
     try:
         return read_marker(found.checkpoint_dir).format
     except (OSError, ValueError):
@@ -142,7 +142,7 @@ def _checkpoint_format(found: Examination) -> int | None:
 
 
 def _way_back(found: Examination) -> list[Check]:
-    """Judge what older releases cannot do after this one has started."""
+    """Check what older releases cannot read after this release has started."""
     checks = []
     level = _event_level(found)
     if level < EVENT_LEVEL:

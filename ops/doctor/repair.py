@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repairs, in this order; the data directory is examined again after each step that changed something.
+"""Repairs, in this order. After each step with changes, the data directory is examined again.
 
 1. A missing entry or file is linked back from the fold's staging folder, which has the same file under another
    name (`lake.write.staging`) until the fold's next start. It is the lost file, byte for byte.
 2. A checkpoint of a table that cannot be read is moved aside if the entries lead to the newest version without it.
 3. A damaged event log is rebuilt from its own records if all lost records are in the tables.
-4. If a table still cannot be read, the lake goes back to its newest intact epoch, if the event log has everything
-   since (`ops.doctor.rollback`). Otherwise restore a backup: a lost data file cannot be reconstructed.
+4. If a table still cannot be read, the lake is rolled back to its newest intact epoch, provided that the event log has
+   all later records (`ops.doctor.back`). Otherwise restore a backup: a lost data file cannot be reconstructed.
 
-The fold itself replaces a torn checkpoint of Spark's at its next start.
+The fold itself replaces a truncated checkpoint of Spark at its next start.
 
 The fold's lock is held throughout. Gateways may run, except during step 3. Removed files are kept in
 ``before-repair-<time>``.
@@ -47,9 +47,9 @@ class Repair:
     """One run of repairs.
 
     Attributes:
-        done: what was done, in sentences.
-        refused: why something was not.
-        aside: where things were moved.
+        done: completed repairs, as sentences.
+        refused: reasons for repairs that were not done.
+        aside: folder for removed files.
     """
 
     def __init__(self, data_dir: Path, log_path: Path | None, *, thorough: bool = False) -> None:
@@ -61,10 +61,10 @@ class Repair:
         self.aside = data_dir / datetime.now(UTC).strftime("before-repair-%Y%m%dT%H%M%S.%fZ")
 
     def run(self) -> Examination:
-        """Make good what can be, and examine what is left.
+        """Do all possible repairs, and examine the result.
 
         Raises:
-            SetupError: a fold runs, or a restore was cut off; nothing was changed.
+            SetupError: a fold runs, or a restore was interrupted; nothing was changed.
         """
         refuse_unfinished_restore(self._data_dir)
         found = self._examine()
@@ -80,8 +80,8 @@ class Repair:
                     before = len(self.done)
                     step(found)
                     if len(self.done) > before:
-                        found = self._examine()  # what was hidden behind it comes to light
-            found.fold_runs = False  # the lock that was seen is this one's
+                        found = self._examine()  # shows findings that were hidden by the repaired ones
+            found.fold_runs = False  # the examination saw the lock of this process
         return found
 
     def _examine(self) -> Examination:
@@ -182,7 +182,7 @@ class Repair:
             "record is lost. The next start of the fold makes the later epochs again, perhaps with other offsets"
         )
 
-    # --- how ---
+    # --- helpers ---
 
     def _spark_aside(self, found: Examination) -> None:
         if found.checkpoint_dir.exists():
@@ -235,6 +235,6 @@ def _is_entry(path: Path) -> bool:
 
 
 def check_can_repair(data_dir: Path) -> None:
-    """Refuse a data directory that is not this user's. Raises SetupError."""
+    """Refuse a data directory that this user cannot write. Raises SetupError."""
     if not os.access(data_dir, os.W_OK):
         raise SetupError(f"{data_dir} cannot be written by this user. Run this command as the user of routelake.")

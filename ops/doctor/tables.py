@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One table: what is wrong with its log and its files, and which versions can be read.
+"""Examination of one table: damage of its log and its files, and its readable versions.
 
-What the log's clean-up and vacuum have taken away is no damage: entries before a checkpoint, and files that were
-removed longer ago than they are kept for.
+Data deleted by log clean-up and vacuum is no damage. Log clean-up deletes entries before a checkpoint, and vacuum
+deletes removed files after the retention.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from ops.doctor.findings import Finding, Kind
 from schemas.tables import Table
 
 _NAMED: Final = 5
-"""Versions of one table that are named one by one."""
+"""Maximum number of versions of one table that are named."""
 
 
 _DAYS: Final = re.compile(r"interval (\d+) days?")
-"""As `lake.delta.ddl` writes it."""
+"""Retention in the format of `lake.delta.ddl`."""
 
 
 class TableOnDisk:
-    """One table's log, read once. Nothing is written, and nothing is believed: not the pointer, not a checkpoint.
+    """The log of one table, read once. Nothing is written, and neither the pointer nor a checkpoint is trusted.
 
     Attributes:
-        path: The folder.
-        entries: Readable commits by version.
-        torn: Commits that cannot be read: why, by version.
-        absent: Versions whose commits are missing. Clean-up leaves no hole, and takes nothing without a checkpoint.
-        checkpoints: Versions that have a checkpoint of one file.
-        pointer: The last checkpoint as ``_last_checkpoint`` names it; None without one.
-        pointer_error: Why the pointer cannot be used; None if it can, or there is none.
+        path: Folder of the table.
+        entries: Readable commits, by version.
+        torn: Reasons for unreadable commits, by version.
+        absent: Versions with a missing commit. Clean-up leaves no gap and deletes nothing without a checkpoint.
+        checkpoints: Versions with a one-file checkpoint.
+        pointer: The last checkpoint named by ``_last_checkpoint``; None without one.
+        pointer_error: Reason why the pointer cannot be used; None if it can, or if it does not exist.
 
     Raises:
         OSError: The folder or its log cannot be listed.
@@ -71,11 +71,11 @@ class TableOnDisk:
             try:
                 self.entries[version] = read_entry(path / entry_name(version))
             except FileNotFoundError:
-                continue  # cleaned up at this moment
+                continue  # cleaned up meanwhile
             except (UnreadableError, OSError) as error:
                 self.torn[version] = str(error)
         newest = max([*numbers, *self.checkpoints], default=-1)
-        # The log is cleaned from its old end, of what a checkpoint has.
+        # Clean-up deletes the oldest entries, and only if a checkpoint replaces them.
         first = min(numbers, default=0) if self.checkpoints else 0
         there = set(numbers)
         self.absent = [version for version in range(first, newest + 1) if version not in there]
@@ -91,12 +91,12 @@ class TableOnDisk:
         self._bases: dict[int, dict[str, File] | str] = {}
 
     def checkpoint_error(self, version: int) -> str | None:
-        """Return why a checkpoint cannot be read; None if it can."""
+        """Return the reason why a checkpoint cannot be read; None if it can."""
         found = self._base(version)
         return found if isinstance(found, str) else None
 
     def files_at(self, version: int) -> dict[str, File] | None:
-        """The files of a version by path, as the log says; None where the log does not lead to it."""
+        """The files of a version by path, from the log; None if the log does not lead to the version."""
         for checkpoint in reversed([number for number in self.checkpoints if number <= version]):
             base = self._base(checkpoint)
             if isinstance(base, dict):
@@ -106,7 +106,7 @@ class TableOnDisk:
         return self._replay({}, 0, version)
 
     def retention_days(self) -> int | None:
-        """For how long vacuum keeps removed files, as the table itself says; None where it does not."""
+        """Days for which vacuum keeps removed files, from the table's properties; None without this property."""
         set_by = (entry.properties for _, entry in sorted(self.entries.items(), reverse=True))
         properties = next((found for found in set_by if found is not None), None)
         if properties is None:
@@ -123,7 +123,7 @@ class TableOnDisk:
         return next((dict(row["configuration"] or {}) for row in rows if row is not None), {})
 
     def newest_readable(self) -> int:
-        """The greatest version that the log leads to; -1 for none."""
+        """The greatest version to which the log leads; -1 for none."""
         for version in range(self.newest, -1, -1):
             if self.files_at(version) is not None:
                 return version
@@ -131,7 +131,7 @@ class TableOnDisk:
 
     @cached_property
     def present(self) -> list[str]:
-        """Data files below the table, relative to it, of whatever version."""
+        """Paths of all data files in the folder of the table, relative to it, of any version."""
         return [str(file.relative_to(self.path)) for file in data_files(self.path)]
 
     def _base(self, version: int) -> dict[str, File] | str:
@@ -153,15 +153,15 @@ class TableOnDisk:
 
 @dataclass
 class ExaminedTable:
-    """A table, and what is wrong with it.
+    """Result of the examination of a table.
 
     Attributes:
-        name: of the table.
-        disk: its folder; None where it cannot be listed.
-        newest: the greatest version that its log leads to; -1 for none.
-        findings: what is wrong.
-        broken: files that are lost or cannot be read, by path as the log names them.
-        orphans: files that no commit names: a crash leaves them, vacuum takes them away.
+        name: name of the table.
+        disk: its log; None if the folder cannot be listed.
+        newest: the greatest version to which the log leads; -1 for none.
+        findings: all findings.
+        broken: paths of lost or unreadable files, in the form of the log.
+        orphans: files that no commit names. A crash leaves such files, and vacuum deletes them.
     """
 
     name: str
@@ -179,18 +179,18 @@ class ExaminedTable:
         return files is not None and not self.broken.keys() & files.keys()
 
     def add(self, kind: Kind, where: Path, what: str, *, version: int | None = None, file: str | None = None) -> None:
-        """Note a finding."""
+        """Add a finding."""
         self.findings.append(Finding(kind, str(where), what, self.name, version, file))
 
 
 def examine_table(lake_dir: Path, table: Table, retention_days: int, *, thorough: bool) -> ExaminedTable:
-    """Look at a table.
+    """Examine a table.
 
     Args:
-        lake_dir: of the lake.
-        table: which one.
-        retention_days: what was removed longer ago may be gone, where the table itself does not say how long that is.
-        thorough: read all rows of all files; else of the newest version's.
+        lake_dir: folder of the lake.
+        table: table to examine.
+        retention_days: retention in days for removed files, if the table does not have this property.
+        thorough: read all rows of all kept files, not only those of the newest version.
     """
     path = lake_dir / table.name
     found = ExaminedTable(table.name)
@@ -250,7 +250,7 @@ def _examine_files(found: ExaminedTable, disk: TableOnDisk, files: dict[str, Fil
 
 
 def _kept(disk: TableOnDisk, retention_days: int) -> Iterator[tuple[str, File]]:
-    """Files that older versions and change feeds need, and that vacuum may not have taken yet."""
+    """Files of older versions and change feeds that vacuum must not have deleted yet."""
     since_ms = time.time() * 1000 - (retention_days * 24 - 1) * 3_600_000
     gone: dict[str, int] = {}
     for entry in disk.entries.values():
