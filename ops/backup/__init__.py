@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Back-up of a data directory while it is in use, and its restoration. See docs/how-to/operate/backup-restore.md."""
+"""Backup of a data directory in use, and restore of a backup. See docs/how-to/operate/backup-restore.md."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifest of a backup: a folder is a backup only with its manifest, which names every file in it.
+"""Manifest of a backup. It names every file of the backup, and a folder without it is no backup.
 
 ===========  ==============================================================================
 backup.json  the manifest, written last
 lake/        lake.json and every table, up to its version of one epoch
-events.db    the event log up to that epoch or later; not where the log is in Kafka
+events.db    the event log up to that epoch or later; missing for an event log in Kafka
 ===========  ==============================================================================
 """
 
@@ -42,7 +42,7 @@ LOG: Final = "events.db"
 _CHUNK_BYTES: Final = 1024 * 1024
 _MOST_PATH_BYTES: Final = 2048
 _MOST_NAME_BYTES: Final = 255
-"""Linux: NAME_MAX."""
+"""NAME_MAX of Linux."""
 
 
 class File(msgspec.Struct, rename="camel", frozen=True):
@@ -57,11 +57,11 @@ class Log(msgspec.Struct, rename="camel", frozen=True):
     """The event log.
 
     Attributes:
-        kind: sqlite (then it is in the backup) or kafka.
+        kind: sqlite (the event log is in the backup) or kafka.
         log_id: See `eventlog.base.EventLog.log_id`.
-        first_offset: Of the oldest record; None for kafka.
-        next_offset: The offset after the last record at that time.
-        url: Of a Kafka log.
+        first_offset: Offset of the oldest record; None for kafka.
+        next_offset: The offset after the last record, at the time of the backup.
+        url: URL of an event log in Kafka.
     """
 
     kind: str
@@ -75,10 +75,10 @@ class Lake(msgspec.Struct, rename="camel", frozen=True):
     """One consistent state of all tables.
 
     Attributes:
-        epoch: The last one; 0 in a lake without any.
-        log_offset: Everything up to and including this offset is in the tables; 0 in a lake without an epoch.
-        needs_from: The oldest log record that the fold's start asks for.
-        event_time: Of log_offset, ISO 8601; None without an epoch.
+        epoch: The last epoch; 0 in a lake without any.
+        log_offset: Offset up to which all events are in the tables; 0 in a lake without an epoch.
+        needs_from: Offset of the oldest record that a start of the fold reads.
+        event_time: Event time of log_offset, ISO 8601; None without an epoch.
         versions: Table name to Delta version.
     """
 
@@ -90,7 +90,7 @@ class Lake(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Manifest(msgspec.Struct, rename="camel", frozen=True):
-    """``made_at`` is ISO 8601, UTC; ``files`` are all but the manifest itself."""
+    """Contents of a manifest. ``made_at`` is ISO 8601, UTC. ``files`` are all files except the manifest."""
 
     format: int
     made_at: str
@@ -100,14 +100,14 @@ class Manifest(msgspec.Struct, rename="camel", frozen=True):
 
 
 def read_manifest(folder: Path, expect: str = "") -> Manifest:
-    """The manifest of a backup, in which every path is one inside it.
+    """Read the manifest of a backup, and check that every path is inside the backup.
 
     Args:
-        folder: The backup.
+        folder: Folder of the backup.
         expect: Digest that the manifest must have (SHA-256, hexadecimal); empty for any.
 
     Raises:
-        SetupError: There is none, or it is not ours, or of a newer format, or not the expected one.
+        SetupError: The manifest is missing or invalid, has a newer format, or is not the expected one.
     """
     path = folder / MANIFEST
     try:
@@ -137,13 +137,17 @@ def read_manifest(folder: Path, expect: str = "") -> Manifest:
 
 
 def manifest_digest(folder: Path) -> str:
-    """SHA-256 of a backup's manifest, hexadecimal. The manifest has the digests of all other files."""
+    """SHA-256 of the manifest of a backup, hexadecimal. The manifest has the digests of all other files."""
     with open_inside(folder, MANIFEST) as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 
 def _check_names(path: Path, manifest: Manifest) -> None:
-    """Refuse a manifest that names anything but files of a lake and the log, each once. Raises SetupError."""
+    """Refuse a manifest with a name that is no file of a lake or of the event log, or with a repeated name.
+
+    Raises:
+        SetupError: The manifest has such a name.
+    """
     tables = {table.name for table in ALL_TABLES}
     if strange := sorted(set(manifest.lake.versions) - tables):
         raise SetupError(f"{path} names a table {strange[0]!r}, which no lake has. Use another backup.")
@@ -176,21 +180,21 @@ def _why_no_name(name: str) -> str | None:
 
 
 def open_inside(folder: Path, path: str) -> IO[bytes]:
-    """Open a regular file inside a folder for reading; no link on the way from the folder is followed.
+    """Open a regular file inside a folder for reading, without following links inside the folder.
 
     Args:
-        folder: Where to begin; it may be a link itself.
-        path: Relative, of plain parts.
+        folder: The folder, which may be a link itself.
+        path: Relative path without ``.`` and ``..``.
 
     Raises:
-        OSError: It is not there, is a link or below one, or is no regular file.
+        OSError: The file is missing, is a link or below a link, or is no regular file.
     """
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         *parents, name = path.split("/")
         for parent in parents:
             at = _descend(at, parent)
-        # A pipe without a writer must not hold this up.
+        # Without O_NONBLOCK, a pipe without a writer would block.
         opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
     except OSError as error:
         why = "a link is in the way" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
@@ -204,32 +208,33 @@ def open_inside(folder: Path, path: str) -> IO[bytes]:
 
 
 def _descend(at: int, name: str) -> int:
-    """Open a folder within an open one, which is closed, and follow no link. After an OSError it is still open."""
+    """Open a folder inside an open one, which is then closed. Follow no link. An OSError leaves the outer one open."""
     below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
     os.close(at)
     return below
 
 
 def copy_inside(folder: Path, path: str, to: Path, name: str) -> None:
-    """Copy a file of one folder into another one; no link is followed in either, and nothing is written over.
+    """Copy a file of one folder into another one, without following links in either. No file is overwritten.
 
     Args:
-        folder: That has the file.
-        path: Of the file there.
-        to: Where the copy goes.
-        name: Of the copy there; folders on the way are made.
+        folder: Folder of the file.
+        path: Path of the file in the folder.
+        to: Folder of the copy.
+        name: Path of the copy in its folder. Missing folders are created.
 
     Raises:
-        OSError: As for `open_inside`; or something stands in the copy's place.
+        OSError: As `open_inside`, or there is a file at the path of the copy.
     """
-    with acting_as_root():  # a backup may be root's alone; whose rights are given up is who could have put links here
+    # The backup may be readable by root alone. The copy is written as the owner, who could have put links there.
+    with acting_as_root():
         source = open_inside(folder, path)
     with source:
         copy_into(source, to, name)
 
 
 def copy_into(source: IO[bytes], to: Path, name: str) -> None:
-    """Write a new file from an open one; see `copy_inside`."""
+    """Copy an open file into a new file. As `copy_inside`."""
     at = os.open(to, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         *parents, last = name.split("/")
@@ -245,14 +250,14 @@ def copy_into(source: IO[bytes], to: Path, name: str) -> None:
 
 
 def give_to_owner(path: Path, data_dir: Path) -> None:
-    """Let the owner of a data directory have a file or folder that root has made; a link is not followed."""
+    """Change the owner of a file or folder made by root to the owner of the data directory. Follow no link."""
     owner = data_dir.stat()
     if os.geteuid() == 0 and owner.st_uid != 0:
         os.lchown(path, owner.st_uid, owner.st_gid)
 
 
 def describe(folder: Path, path: str) -> File:
-    """A file of a backup, by its path inside it, which is read in full."""
+    """Read a whole file of a backup, and return its entry for the manifest."""
     digest = hashlib.sha256()
     size = 0
     with open_inside(folder, path) as file:
@@ -263,10 +268,10 @@ def describe(folder: Path, path: str) -> File:
 
 
 def check_backup(folder: Path, manifest: Manifest) -> None:
-    """Prove a backup: files by their digests, tables by opening them, the log by its offsets.
+    """Verify a backup: files by their digests, tables by opening them, the event log by its offsets.
 
     Raises:
-        SetupError: Names what is wrong.
+        SetupError: The backup is damaged. The message names the damage.
     """
     check_files(folder, manifest.files)
     check_lake(folder / LAKE, manifest.lake.versions, {file.path for file in manifest.files})
@@ -275,10 +280,10 @@ def check_backup(folder: Path, manifest: Manifest) -> None:
 
 
 def check_files(folder: Path, files: Iterable[File]) -> None:
-    """Prove files of a backup, or of a copy of one, by their digests.
+    """Verify files of a backup, or of its copy, by their digests.
 
     Raises:
-        SetupError: Names what is wrong.
+        SetupError: A file is missing or damaged. The message names the file.
     """
     for file in files:
         try:
@@ -294,15 +299,15 @@ def check_files(folder: Path, files: Iterable[File]) -> None:
 
 
 def check_lake(lake_dir: Path, versions: Mapping[str, int], files: Iterable[str] | None = None) -> None:
-    """Open every table at its version, which is its newest, and look for its files.
+    """Open every table at its version, which must be its newest, and check that its files exist.
 
     Args:
-        lake_dir: The lake.
-        versions: By table name.
-        files: Paths relative to the backup that are there; None looks into the lake.
+        lake_dir: Folder of the lake.
+        versions: Expected versions, by table name.
+        files: Existing paths relative to the backup; None checks the folder of the lake.
 
     Raises:
-        SetupError: Names the table.
+        SetupError: A table is damaged. The message names the table.
     """
     check_format(lake_dir)
     known = None if files is None else set(files)
@@ -321,10 +326,10 @@ def check_lake(lake_dir: Path, versions: Mapping[str, int], files: Iterable[str]
 
 
 def check_log(path: Path, manifest: Manifest) -> None:
-    """Prove a copy of the log, which nobody has opened since.
+    """Verify a copy of the event log that no process has opened since.
 
     Raises:
-        SetupError: It lacks records, or is another log.
+        SetupError: The copy lacks records, or is of another event log.
     """
     with (
         sqlite_errors(path, "check", at_start=True),
@@ -338,10 +343,10 @@ def check_log(path: Path, manifest: Manifest) -> None:
 
 
 def check_reach(log: object, lake: Lake, first: int, end: int) -> None:
-    """Make sure that the fold can go on from these tables with a log that has these offsets.
+    """Check that the fold can continue from these tables with an event log of this range of offsets.
 
     Raises:
-        SetupError: Records that it needs are missing.
+        SetupError: Required records are missing.
     """
     if first > lake.needs_from or end <= lake.log_offset:
         raise SetupError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marker of a restore that is at work, or was cut off: nothing may start on what it leaves."""
+"""Marker of a running or interrupted restore, which prevents every start in the data directory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runtime.version import PROGRAM
 from schemas.errors import SetupError
 
 MARKER: Final = "restore.json"
-"""In the data directory, from before the first file is moved until the last one is proved."""
+"""File in the data directory. It exists from before the first file is moved until the last one is verified."""
 
 
 def write_marker(data_dir: Path, backup: Path, aside: list[str]) -> None:
-    """Mark a restore. ``aside`` are the folders that hold what was there."""
+    """Write the marker of a restore. ``aside`` are the folders with the previous files."""
     text = json.dumps({"backup": str(backup.absolute()), "aside": aside})
     temporary = data_dir / f"{MARKER}.{secrets.token_hex(8)}"
-    # Never through a link that was put there.
+    # Without following a link that another user may have created.
     made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     with os.fdopen(made, "w", encoding="utf-8") as file:
         file.write(text)
@@ -29,13 +29,13 @@ def write_marker(data_dir: Path, backup: Path, aside: list[str]) -> None:
 
 
 def read_marker(data_dir: Path) -> dict[str, object] | None:
-    """Read the mark of `write_marker`; None without a mark."""
+    """Read the marker of `write_marker`; None without a marker."""
     try:
         opened = os.open(data_dir / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno == errno.ELOOP:  # no mark of ours, but somebody's: nothing starts on it
+        if error.errno == errno.ELOOP:  # a link by another program also prevents a start
             return {}
         raise
     with os.fdopen(opened, "rb") as file:
@@ -47,10 +47,10 @@ def read_marker(data_dir: Path) -> dict[str, object] | None:
 
 
 def refuse_unfinished_restore(data_dir: Path) -> None:
-    """Called before anything starts in a data directory.
+    """Refuse to start in a data directory with an unfinished restore.
 
     Raises:
-        SetupError: A restore was cut off there.
+        SetupError: A restore was interrupted there.
     """
     if (found := read_marker(data_dir)) is not None:
         raise SetupError(

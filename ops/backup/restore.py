@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backup takes the place of what is in a data directory.
+"""Restore: replaces the contents of a data directory by a backup.
 
-1. Locks: the fold's, the log's, and the data directory's own. Whoever holds one is still at work: refused.
-2. The backup is copied beside (``restore.unfinished.*``), and the copy is proved.
-3. The marker (`ops.backup.marker`): from here on nothing starts, should this process die.
-4. What is there moves into ``before-restore-<time>``: tables, checkpoint, log with -wal and -shm. Nothing is deleted.
-5. The copy takes its place. What is in place is opened once more; then the marker goes.
+1. Lock the fold, the event log and the data directory. If another process holds a lock, the restore is refused.
+2. Copy the backup into ``restore.unfinished.*``, and verify the copy.
+3. Write the marker (`ops.backup.marker`). If this process dies from now on, no process starts in the data directory.
+4. Move the present files into ``before-restore-<time>``: tables, checkpoint, event log with -wal and -shm. No file is
+   deleted.
+5. Move the copy into place, open the result once more, and delete the marker.
 
-An error before 5 is done puts back what was moved. After a kill the same command begins anew, and moves aside whatever
-it finds. The fold makes its checkpoint from the tables; the log begins a new generation (`eventlog.sqlite.start`).
+An error before the end of step 5 moves the previous files back. After a kill, the same command starts again and moves
+aside all files that it finds. The fold makes its checkpoint from the tables. The event log begins a new generation
+(`eventlog.sqlite.start`).
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from runtime.machine import acting_as_owner, acting_as_root
 from schemas.errors import SetupError
 
 _STAGING: Final = "restore.unfinished."
-"""Prefix of the names of staging folders. The rest is random, so that no other user can create the folder first."""
+"""Prefix of the names of staging folders. The suffix is random, so that no other user can create the folder first."""
 _LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
 
 
@@ -68,20 +70,20 @@ class Restored:
 def restore(
     backup: Path, data_dir: Path, log_url: str, *, keep_log: bool = False, dry_run: bool = False, expect: str = ""
 ) -> Restored:
-    """Restore a backup. Root does it with the rights of the data directory's owner.
+    """Restore a backup. If run by root, it acts with the rights of the data directory's owner.
 
     Args:
-        backup: Its folder; it stays as it is.
-        data_dir: Where the lake is to be; made if missing.
-        log_url: Where the event log is to be.
-        keep_log: Leave the log that is there, and restore the tables alone: what it holds beyond them is folded again.
-            With Kafka this is the only way.
-        dry_run: Prove the backup and the locks, and change nothing.
-        expect: Digest that the backup's manifest must have; empty for any.
+        backup: Folder of the backup, which is not changed.
+        data_dir: Data directory to restore, which is created if missing.
+        log_url: URL of the event log.
+        keep_log: Keep the present event log and restore only the tables. The fold then processes its later events
+            again. An event log in Kafka requires this.
+        dry_run: Verify the backup and the locks, and change nothing.
+        expect: Digest that the manifest of the backup must have; empty for any.
 
     Raises:
-        SetupError: It cannot be done; everything is as it was, or else the message says where it is.
-        UnavailableError: The log is locked.
+        SetupError: The restore is impossible. All files are in place, or the message says where they are.
+        UnavailableError: The event log is locked.
     """
     try:
         manifest = read_manifest(backup, expect)
@@ -94,7 +96,7 @@ def restore(
         data_dir.mkdir(parents=True, exist_ok=True)
         with acting_as_owner(data_dir), _alone(data_dir, log_path):
             if dry_run or keep_log:
-                with acting_as_root():  # to read alone; see `copy_inside`
+                with acting_as_root():  # only to read; see `copy_inside`
                     check_backup(backup, manifest)
             if keep_log and log_path is not None:
                 _check_kept_log(log_path, backup, manifest)
@@ -141,7 +143,7 @@ def _alone(data_dir: Path, log_path: Path | None) -> Iterator[None]:
 
 
 def _check_kept_log(log_path: Path, backup: Path, manifest: Manifest) -> None:
-    """Make sure that the log that is there goes on from the tables of the backup."""
+    """Check that the present event log has all records after the tables of the backup."""
     if not log_path.exists():
         raise SetupError(f"there is no event log {log_path} to keep. Restore without --keep-log.")
     last = manifest.lake.log_offset
@@ -168,7 +170,7 @@ def _aside_of_one_cut_off(data_dir: Path) -> list[str]:
 
 
 class _Plan:
-    """One restore. ``log_path`` is None where the log stays."""
+    """Steps of one restore. Without ``log_path``, the event log is kept."""
 
     def __init__(self, backup: Path, data_dir: Path, log_path: Path | None, manifest: Manifest) -> None:
         self._backup = backup
@@ -177,7 +179,7 @@ class _Plan:
         self._manifest = manifest
         unique = _STAGING + secrets.token_hex(8)
         self._staging = data_dir / unique
-        # Beside the log, which may be on another file system.
+        # In the folder of the event log, which may be on another file system.
         self._staged_log = None if log_path is None else log_path.with_name(f"{log_path.name}.{unique}")
         self._time = datetime.now(UTC).strftime("before-restore-%Y%m%dT%H%M%S.%fZ")
 
@@ -191,7 +193,7 @@ class _Plan:
         return [(old, new) for old, new in moves if old.exists()]
 
     def stage(self) -> None:
-        """Copy the backup beside its place, and prove the copy."""
+        """Copy the backup into the staging folder, and verify the copy."""
         self._clear_cut_off()
         self._staging.mkdir()
         try:
@@ -215,7 +217,7 @@ class _Plan:
             raise
 
     def _clear_cut_off(self) -> None:
-        """Remove what restores that were killed have staged; a link of such a name is not followed."""
+        """Remove the staging folders of killed restores. A link with such a name is not followed."""
         for folder in self._data_dir.glob(f"{_STAGING}*"):
             shutil.rmtree(folder, ignore_errors=True)
         if self._log_path is not None:
@@ -224,7 +226,7 @@ class _Plan:
                     file.unlink()
 
     def swap(self, restored: Restored) -> None:
-        """Move aside what is there, and put the copy in its place."""
+        """Move the present files aside, and the copy into place."""
         aside = sorted({str(new.parent) for _, new in restored.aside})
         write_marker(self._data_dir, self._backup, [*restored.cut_off, *aside])
         sync_folder(self._data_dir)
@@ -232,7 +234,7 @@ class _Plan:
         if self._log_path is not None and self._staged_log is not None:
             moves.append((self._staged_log, self._log_path))
         moved: list[tuple[Path, Path]] = []
-        # Whoever starts at this moment finds the new lake held, too.
+        # A fold that starts meanwhile finds the new lake locked, too.
         with closing(lock_lake(self._staging / LAKE)):
             give_to_owner(self._staging / LAKE / LOCK_FILE, self._data_dir)
             try:

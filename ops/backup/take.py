@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backup, taken while gateways and the fold go on.
+"""Creation of a backup while gateways and the fold run.
 
-Delta tables are files that nobody changes, and log entries that name them. So the last row of routeCommitTable says
-what to copy: each table's log up to the version that it names, and the files that lie there. The fold's later commits
-are left out. The event log comes last, by SQLite's online backup, which reads one snapshot and holds nobody up: a log
-newer than the tables is folded on, an older one would be refused.
+A Delta table consists of files that never change, and log entries that name them. So the last row of routeCommitTable
+determines the files to copy: the log of each table up to the version in that row, and the data files. Later commits of
+the fold are left out. The event log is copied last, by SQLite's online backup, which reads one snapshot and blocks no
+process. If the event log is newer than the tables, the fold processes the rest. If it were older, it would be refused.
 
-Everything is put together in ``DIR.unfinished``; its rename makes the backup.
+The backup is built in ``DIR.unfinished``, and a rename completes it.
 
 Source: https://sqlite.org/backup.html; the Delta transaction protocol, "Delta Log Entries".
 """
@@ -61,20 +61,20 @@ _LOCK: Final = "unfinished.lock"
 
 
 def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | None = None) -> Manifest:
-    """Back up a data directory. Root does it with the rights of the data directory's owner.
+    """Back up a data directory. If run by root, it acts with the rights of the data directory's owner.
 
     Args:
-        data_dir: Where the lake is.
-        log_url: The event log; a SQLite log is copied, of a Kafka log the position is written down.
-        target: The backup's folder. Missing or empty; its parent is made.
-        lake_dir: The lake, where it is not in the data directory.
+        data_dir: Data directory with the lake.
+        log_url: URL of the event log. An event log in SQLite is copied. For Kafka, only its offsets are recorded.
+        target: Folder of the backup, missing or empty. Its parent is created.
+        lake_dir: Folder of the lake, if it is not in the data directory.
 
     Returns:
-        What is in it.
+        The manifest of the backup.
 
     Raises:
-        SetupError: It cannot be taken; nothing is left of it.
-        UnavailableError: The log is locked by others, or Kafka cannot be reached.
+        SetupError: The backup failed, and its files were removed.
+        UnavailableError: Another process locks the event log, or Kafka cannot be reached.
     """
     lake_dir = data_dir / LAKE if lake_dir is None else lake_dir
     if not (lake_dir / LAKE_FILE).exists():
@@ -104,7 +104,7 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
 
 @contextlib.contextmanager
 def _unfinished(target: Path, data_dir: Path) -> Iterator[Path]:
-    """The folder that becomes the target; one that a killed process has left is taken away first."""
+    """Context with the folder that becomes the target. A folder left by a killed process is removed first."""
     work = target.absolute().with_name(target.name + _UNFINISHED)
     lock = work / _LOCK
     if work.is_symlink() or (work.exists() and not lock.exists()):
@@ -144,7 +144,7 @@ def _copy(lake_dir: Path, log_url: str, work: Path) -> Manifest:
 
 def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
     (work / LAKE).mkdir()
-    # First: what it says of the files was so before they were copied.
+    # lake.json comes first, so that its level was valid before the files were copied.
     _copy_file(lake_dir, lake_dir / LAKE_FILE, work)
     check_format(work / LAKE)
     try:
@@ -158,7 +158,7 @@ def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
 
 
 def _last_epoch(lake_dir: Path) -> Lake:
-    """The last epoch; see `lake.write.seed` for what a start from it needs."""
+    """The last epoch, and the records that a start from it needs (`lake.write.seed`)."""
     version, files = active(str(lake_dir / ROUTE_COMMIT_TABLE.name))
     versions = {table.name: 0 for table in ALL_TABLES} | {ROUTE_COMMIT_TABLE.name: version}
     last = last_commit(lake_dir, files)
@@ -174,11 +174,11 @@ def _last_epoch(lake_dir: Path) -> Lake:
 
 
 def _copy_table(lake_dir: Path, name: str, work: Path, version: int) -> None:
-    """Copy a table up to a version, with all the past that is kept."""
+    """Copy a table up to a version, with all its kept history."""
     table, target = lake_dir / name, work / LAKE / name
     (target / LOG_FOLDER).mkdir(parents=True)
     checkpointed = -1
-    # The log first: the files of an entry are there before it is.
+    # The log comes first, as the files of an entry exist before the entry.
     for entry in sorted((table / LOG_FOLDER).iterdir()):
         number, _, kind = entry.name.partition(".")
         wanted = number.isdigit() and int(number) <= version and kind.endswith(("json", "parquet"))
@@ -193,7 +193,7 @@ def _copy_table(lake_dir: Path, name: str, work: Path, version: int) -> None:
 
 
 def _copy_file(lake_dir: Path, file: Path, work: Path) -> bool:
-    """Copy a file; return False if it is gone. Retention deletes files, but none of the copied version."""
+    """Copy a file. Return False if it was deleted: retention deletes files, but none of the copied version."""
     within = file.relative_to(lake_dir).as_posix()
     try:
         source = open_inside(lake_dir, within)
@@ -205,7 +205,7 @@ def _copy_file(lake_dir: Path, file: Path, work: Path) -> bool:
 
 
 def _hold(path: Path) -> LockedLog:
-    """Keep the log from being replaced meanwhile; prove it if nobody else has it open."""
+    """Lock the event log, so that it is not replaced meanwhile. If no other process has it open, verify it."""
     if not path.exists():
         raise SetupError(f"there is no event log {path}. Correct --data-dir or --event-log.")
     held = LockedLog(path)
@@ -228,7 +228,7 @@ def _copy_log(path: Path, target: Path) -> Log:
     ):
         refuse_moved(source, path)
         copy.execute("PRAGMA synchronous = OFF")  # everything is synced at the end
-        source.backup(copy)  # all pages in one step, hence of one snapshot
+        source.backup(copy)  # all pages in one step, and so from one snapshot
         copy.execute("PRAGMA journal_mode = DELETE")
         copy.execute("BEGIN")
         clear_generation(copy)

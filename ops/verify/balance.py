@@ -29,17 +29,17 @@ from schemas.tables import STATE_TABLES, TOPIC_QUEUE_TABLE, Table
 _ROWS_AT_A_TIME: Final = 10_000
 _GROUPS: Final = 4_096
 _NAMED_GROUPS: Final = 64
-"""Of these, at most, the rows are looked at one by one."""
+"""Maximum number of groups to compare row by row."""
 _COLUMNS: Final = ("epoch", "eventTime", "offset", "seq", "tableName", "key", "before", "after")
 _ORDER: Final = [(name, "ascending") for name in ("epoch", "eventTime", "offset", "seq")]
 _json = msgspec.json.Encoder()
 
 
 class Balance:
-    """The sums, of changes and of tables.
+    """Sums of changes, for comparison with the tables.
 
     Args:
-        proof: takes what was found.
+        proof: proof that collects the results.
     """
 
     def __init__(self, proof: Proof) -> None:
@@ -48,7 +48,7 @@ class Balance:
         self._strange: dict[str, int] = {}
 
     def take(self, rows: pa.Table) -> None:
-        """Rows of routeChangeTable, in any order."""
+        """Add rows of routeChangeTable, in any order."""
         rows = rows.filter(pc.is_valid(rows["tableName"]))
         names, keys, befores, afters = (rows[name].to_pylist() for name in ("tableName", "key", "before", "after"))
         for name, key, before, after in zip(names, keys, befores, afters, strict=True):
@@ -63,7 +63,7 @@ class Balance:
                 sums[group] -= _digest(key, before)
 
     def check(self, windows: ChangeWindows) -> None:
-        """Compare with the tables, once all changes were taken.
+        """Compare with the tables, after all changes were added.
 
         Raises:
             DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.
@@ -92,7 +92,7 @@ class Balance:
             )
 
     def _rows(self, table: Table) -> Iterator[tuple[str, str]]:
-        """Key and values of each row of a state table, as routeChangeTable writes them."""
+        """Key and values of each row of a state table, in the JSON of routeChangeTable."""
         found = table_at(self._proof.lake_dir, table, self._proof.last.versions[table.name])
         width, columns = len(table.key), (*table.key, *table.value_columns)
         texts: dict[tuple[Any, ...], str] = {}
@@ -102,7 +102,7 @@ class Balance:
                 values = row[width:]
                 if table is not TOPIC_QUEUE_TABLE:
                     text = values_json(table, values)
-                elif (text := texts.get(values, "")) == "":  # of millions of topics few differ in their values
+                elif (text := texts.get(values, "")) == "":  # millions of topics have few distinct values
                     text = texts[values] = values_json(table, values)
                 yield _json.encode(dict(zip(table.key, row[:width], strict=True))).decode(), text
 
@@ -123,7 +123,7 @@ class Balance:
             report.more_refuted += len(groups) - len(looked_at)
 
     def _expected(self, table: Table, groups: set[int], windows: ChangeWindows) -> dict[str, _Last]:
-        """By key, what the last change has left."""
+        """The row of each key after its last change."""
         last: dict[str, _Last] = {}
         for window in windows.read(_COLUMNS):
             rows = window.filter(pc.equal(window["tableName"], table.name))
@@ -170,7 +170,7 @@ def _compare(table: Table, key: str, values: str, expected: Mapping[str, _Last],
 
 
 def _named_differences(found: str | None, expected: str | None) -> Iterator[tuple[str, Any, Any]]:
-    """(column, value found, value expected) of two JSON objects."""
+    """(column, found value, expected value) for each differing column of two JSON objects."""
     left: Mapping[str, Any] = msgspec.json.decode(found or "{}")
     right: Mapping[str, Any] = msgspec.json.decode(expected or "{}")
     for name in dict.fromkeys([*left, *right]):
@@ -179,7 +179,7 @@ def _named_differences(found: str | None, expected: str | None) -> Iterator[tupl
 
 
 def _spelled(key: str) -> str:
-    """A key in a sentence: ``brokerName=a topic=b``."""
+    """Format a key for a sentence: ``brokerName=a topic=b``."""
     try:
         found = msgspec.json.decode(key)
     except msgspec.DecodeError:

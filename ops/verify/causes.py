@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of a replay for epochs whose digests differ: their changes and unread records, row by row.
+"""Comparison of epochs with wrong digests against a replay, row by row, for changes and unread records.
 
-So a changed value is named where the log still has the epoch's records.
+So if the event log still has the records of the epoch, the report names each changed value.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Row = tuple[Any, ...]
 
 
 class Causes:
-    """Rows of routeChangeTable and quarantineTable, as a replay makes them, of some epochs.
+    """Rows of routeChangeTable and quarantineTable from a replay, for some epochs.
 
     Args:
         commits: all epochs, in order.
-        broken: the epochs.
+        broken: epochs with wrong digests.
     """
 
     def __init__(self, commits: Sequence[RouteCommit], broken: Sequence[int]) -> None:
@@ -53,7 +53,7 @@ class Causes:
         self._unread: dict[int, dict[int, Row]] = defaultdict(dict)
 
     def take(self, event: AnyEvent, done: Step) -> None:
-        """An event of the replay, what it changed, and what became of it."""
+        """Add an event of the replay, with its changes and outcome."""
         epoch = self._epoch_of(done.at.offset) if self._broken else 0
         if epoch not in self._broken:
             return
@@ -67,13 +67,13 @@ class Causes:
             known["outcome"] = APPLIED
 
     def take_unread(self, record: LogRecord, error: str) -> None:
-        """A record that could not be folded."""
+        """Add a record that the state machine could not process."""
         if (epoch := self._epoch_of(record.offset)) in self._broken:
             time_us = record.event_time_ms * 1000
             self._unread[epoch][record.offset] = (record.offset, time_us, record.key, error, record.payload)
 
     def compare(self, proof: Proof, *, since_offset: int) -> None:
-        """Name what is different, of the epochs that begin at a log offset or after.
+        """Report differences in epochs that begin at an offset or later.
 
         Raises:
             DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.
@@ -108,7 +108,7 @@ class Causes:
             )
 
     def _epoch_of(self, offset: int) -> int:
-        """The first epoch that holds a log offset; 0 for none."""
+        """The first epoch that includes an offset; 0 for none."""
         place = bisect_left(self._ends, offset)
         return self._commits[place].epoch if place < len(self._commits) else 0
 
@@ -128,7 +128,7 @@ class Causes:
 
 
 def _tuples(rows: pa.Table, names: Sequence[str]) -> list[Row]:
-    """Rows as tuples; times in microseconds since 1970."""
+    """Rows as tuples, with times in microseconds since 1970."""
     columns = []
     for name in names:
         column = rows[name]
@@ -144,7 +144,7 @@ def _name(
     expected: Sequence[Row],
     report: VerifyReport,
 ) -> None:
-    """Name each row that is not as expected, and in which columns, by the row that is most like it."""
+    """Report each unexpected row, with the columns that differ from the most similar expected row."""
     strange, missing = Counter(stored), Counter(expected)
     both = strange & missing
     strange, missing = strange - both, missing - both

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the hash chain of epochs (`lake.write.hash_chain`), in one pass over routeCommitTable and routeChangeTable.
 
-Each epoch is checked with the digest in the row before it, so that one changed value makes one epoch fail and not all
-later ones. If only the digest of a row was changed, the next epoch shows it: that epoch matches the digest that the row
-should have.
+Each epoch is checked with the stored digest of the previous row. So one changed value makes one epoch fail and not all
+later ones. If only the digest of a row was changed, the next epoch matches the digest that the row should have.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ T = TypeVar("T")
 
 
 class _Waiting(Generic[T]):
-    """Values at places that ascend, of which the next one is known.
+    """Iterator of values in ascending positions, with access to the next one.
 
     Attributes:
-        next: It, and its place; None at the end.
+        next: Position and value of the next one; None at the end.
     """
 
     def __init__(self, values: Iterator[tuple[int, T]]) -> None:
@@ -39,7 +38,7 @@ class _Waiting(Generic[T]):
         self.next = next(values, None)
 
     def up_to(self, place: int) -> Iterator[tuple[int, T]]:
-        """Take the values up to a place."""
+        """Yield the values up to a position."""
         while self.next is not None and self.next[0] <= place:
             yield self.next
             self.next = next(self._values, None)
@@ -49,7 +48,7 @@ class ChainCheck:
     """Checks the chain up to the last epoch.
 
     Args:
-        proof: takes what was found, and the epochs that do not hold.
+        proof: proof that collects the results and the refuted epochs.
     """
 
     def __init__(self, proof: Proof) -> None:
@@ -57,12 +56,12 @@ class ChainCheck:
         self._report = proof.report
 
     def run(self, windows: ChangeWindows, see: Callable[[pa.Table], None], expected: Mapping[int, str]) -> None:
-        """Go through all epochs.
+        """Check all epochs.
 
         Args:
-            windows: of routeChangeTable.
-            see: is shown each window.
-            expected: digests that somebody has kept, by epoch.
+            windows: windows of routeChangeTable.
+            see: callback with the rows of each window.
+            expected: digests that the user has stored elsewhere, by epoch.
 
         Raises:
             DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a replay of the log, from an old epoch or from an empty state, gives the rows of the tables.
+"""Check that a replay of the event log, from an old epoch or from an empty state, gives the rows of the tables.
 
-A replay begins with an empty state if the log is complete. Else it begins at the oldest epoch whose tables can still
-be read, from which on the log has every record, and after which every epoch was made by these rules. Columns that
-every heartbeat moves are written some seconds late. So a row of brokerLiveTable may equal any of its states since the
-epoch's livenessOffset.
+If the event log is complete, a replay begins with an empty state. Otherwise it begins at the oldest epoch with readable
+tables, for which the event log has every later record and this version of the state machine made every later epoch.
+Columns that every heartbeat changes are written some seconds late. So a row of brokerLiveTable may equal any of its
+states since the livenessOffset of the epoch.
 
-The broker groups are replayed one part after the other, because no rule looks at two of them.
+The broker groups are replayed one part after the other, because no rule of the state machine reads two of them.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ Tables = dict[str, pds.Dataset]
 
 
 class Base(NamedTuple):
-    """An epoch and its tables; for nothing, `NO_COMMIT` and None."""
+    """An epoch and its tables. For an empty state, `NO_COMMIT` and None."""
 
     commit: RouteCommit
     tables: Tables | None
 
 
 def find_base(proof: Proof, oldest: int) -> Base:
-    """The oldest beginning.
+    """Find the oldest possible start of a replay.
 
     Args:
-        proof: names the lake and its epochs; the replay ends with the last.
-        oldest: the log's first offset.
+        proof: proof with the lake and its epochs. The replay ends with the last epoch.
+        oldest: first offset of the event log.
 
     Raises:
-        RoutelakeError: there is none.
+        RoutelakeError: no replay is possible.
     """
     last = proof.last
     other = [commit.epoch for commit in proof.commits if commit.rules_version != STATE_MACHINE_VERSION]
@@ -88,7 +88,7 @@ def find_base(proof: Proof, oldest: int) -> Base:
         for commit in proof.commits
         if commit.is_exact and commit.log_offset + 1 >= oldest and folded_by_others <= commit.epoch < last.epoch
     ]
-    # Retention takes the oldest first: readable are those from some on.
+    # Retention deletes the oldest versions first, so all epochs from some epoch on are readable.
     place = bisect_left(candidates, True, key=lambda commit: _tables(proof.lake_dir, commit) is not None)
     for commit in candidates[place:]:
         tables = _tables(proof.lake_dir, commit)
@@ -98,7 +98,7 @@ def find_base(proof: Proof, oldest: int) -> Base:
 
 
 def _tables(lake_dir: str, commit: RouteCommit) -> Tables | None:
-    """The state tables of an epoch, if their files are all there."""
+    """The state tables of an epoch; None if a file is missing."""
     try:
         tables = {table.name: table_at(lake_dir, table, commit.versions[table.name]) for table in STATE_TABLES}
     except _UNREADABLE:
@@ -108,10 +108,10 @@ def _tables(lake_dir: str, commit: RouteCommit) -> Tables | None:
 
 
 _ROWS_IN_A_PART: Final = 300_000
-"""Of topicQueueTable."""
+"""Maximum rows of topicQueueTable in one part of the broker groups."""
 _PARTS: Final = (1, 2, 4, 8, 16)
 _UNLOAD_EVERY: Final = 1_000
-"""Records after which topics that were only looked at are forgotten."""
+"""Number of records after which unchanged topics are removed from memory."""
 
 _Values = tuple[Any, ...]
 _Rows = dict[_Values, _Values]
@@ -123,8 +123,8 @@ def check_replay(proof: Proof, log: LogReader | None) -> None:
     """Replay up to the last epoch, and compare.
 
     Args:
-        proof: takes what was found; rows of its broken epochs are named one by one.
-        log: the event log, if there is one.
+        proof: proof that collects the results. Differing rows of its broken epochs are named.
+        log: the event log; None without one.
 
     Raises:
         DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: the epoch's tables cannot be read.
@@ -154,7 +154,7 @@ def check_replay(proof: Proof, log: LogReader | None) -> None:
 
 
 class _NotVerifiedError(RoutelakeError):
-    """Nothing can be replayed; says why."""
+    """No replay is possible. The message has the reason."""
 
 
 def _run(proof: Proof, log: LogReader, base: Base) -> None:
@@ -170,7 +170,7 @@ def _run(proof: Proof, log: LogReader, base: Base) -> None:
 
 
 class Part:
-    """One part of the broker groups; KV configuration belongs to one of them."""
+    """One part of the broker groups. One of the parts also has the KV configuration."""
 
     def __init__(self, base: Base, last: RouteCommit, part: tuple[int, int], causes: Causes) -> None:
         self._shard, self._parts = part
@@ -179,10 +179,10 @@ class Part:
         self._first_offset = base.commit.log_offset + 1
         self._state = RouteState() if base.tables is None else self._state_at(base.commit, base.tables)
         self._live: dict[_Values, set[_Values]] = defaultdict(set)
-        """By key, what a row of brokerLiveTable may be."""
+        """Possible values of each row of brokerLiveTable, by key."""
 
     def replay(self, log: LogReader, at: Callable[[int, int], None]) -> RouteState:
-        """Replay up to the last epoch, and give the state then. Raises UnavailableError when the log cannot be read."""
+        """Replay up to the last epoch, and return the state. Raises UnavailableError if the log cannot be read."""
         late = self._last.liveness_offset
         noted = False
         records = in_time(_records(log, self._first_offset, self._last.log_offset), self._state.now_ms)
@@ -224,7 +224,7 @@ class Part:
         return shard_of(key, self._parts) == self._shard
 
     def _state_at(self, commit: RouteCommit, tables: Tables) -> RouteState:
-        """The groups of this part; their topics are read when a rule asks."""
+        """State with the groups of this part. Topics are read when the state machine needs them."""
 
         def read(spec: Table) -> pa.Table | None:
             is_wanted = spec is not TOPIC_QUEUE_TABLE and (spec is not KV_CONFIG_TABLE or self._is_mine(KEY_KV))
@@ -237,7 +237,7 @@ class Part:
         return state
 
     def compare(self, end: Tables, report: VerifyReport) -> None:
-        """Compare what `replay` gave with the tables of the last epoch."""
+        """Compare the state after `replay` with the tables of the last epoch."""
         if (named := to_ms(self._last.watermark)) != self._state.watermark_ms:
             report.refute(
                 f"routeCommitTable, epoch {self._last.epoch}: watermark is {named} ms, and by a replay of the log "
@@ -260,7 +260,7 @@ class Part:
             _differences(KV_CONFIG_TABLE, rows, kv_rows(self._state.kv), report, {})
 
     def _rows(self, tables: Tables) -> dict[str, dict[str, _Rows]]:
-        """By broker group and table, of this part; topics are left out, but the group is there."""
+        """Rows of this part by broker group and table. Topics are left out, but their groups are included."""
         found: dict[str, dict[str, _Rows]] = {}
         for name in _broker_names(tables[TOPIC_QUEUE_TABLE.name]):
             if self._is_mine(broker_key(name)):
@@ -275,7 +275,7 @@ class Part:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (a cell)
-    """Lists, and maps as lists of pairs, as the fold has them."""
+    """Convert lists, and maps as lists of pairs, to tuples, as in the state."""
     return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 

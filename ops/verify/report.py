@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proof in progress, and its findings: sentences, in the order in which they were found."""
+"""A proof in progress, and its results as sentences, in the order of discovery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lake.delta.log import File
 from schemas.route_commit import RouteCommit
 
 MAX_NAMED: Final = 100
-"""Number of refutations that are printed; the others are only counted."""
+"""Maximum number of refutations that are printed. Others are only counted."""
 
 _REPORT_EVERY_S: Final = 2.0
 
@@ -22,15 +22,15 @@ Row = Sequence[Any]
 
 
 class VerifyReport(msgspec.Struct, rename="camel"):
-    """The result.
+    """Result of a verification.
 
     Attributes:
-        epoch: the newest epoch at the time; 0 for none.
-        digest: its digest in the chain.
-        verified: what holds.
-        not_verified: what could not be found out, and why.
-        refuted: what does not hold, and where.
-        more_refuted: how many further ones there are.
+        epoch: the newest epoch at the start; 0 for none.
+        digest: digest of that epoch in the chain.
+        verified: verified statements.
+        not_verified: statements that could not be verified, with reasons.
+        refuted: refuted statements, with places.
+        more_refuted: number of further refutations.
     """
 
     epoch: int = 0
@@ -42,26 +42,26 @@ class VerifyReport(msgspec.Struct, rename="camel"):
 
     @property
     def exit_code(self) -> int:
-        """0 verified, 1 refuted, 2 nothing could be verified."""
+        """Exit code: 0 verified, 1 refuted, 2 nothing could be verified."""
         if self.refuted:
             return 1
         return 0 if self.verified else 2
 
     def refute(self, what: str) -> None:
-        """Note what does not hold."""
+        """Add a refutation."""
         if len(self.refuted) < MAX_NAMED:
             self.refuted.append(what)
         else:
             self.more_refuted += 1
 
     def compare(self, where: str, names: Sequence[str], found: Row | None, replayed: Row | None) -> None:
-        """Note how a row differs from that of a replay; None is no row.
+        """Add the differences between a row and that of a replay. None is no row.
 
         Args:
-            where: names the row.
-            names: of its columns.
-            found: its values.
-            replayed: those that a replay gives.
+            where: name of the row.
+            names: names of its columns.
+            found: values in the table.
+            replayed: values from the replay.
         """
         if found is None:
             self.refute(f"{where}: there is no such row; a replay has it")
@@ -81,14 +81,14 @@ class VerifyReport(msgspec.Struct, rename="camel"):
 
 
 class Proof:
-    """The proof of a lake, on its tables at the last epoch.
+    """Verification of a lake, on its tables at the last epoch.
 
     Args:
         lake_dir: directory of the lake.
-        commits: all epochs, in order; there is at least one.
-        files: of routeCommitTable.
-        report: takes what was found.
-        say: is given a line now and then.
+        commits: all epochs, in order, at least one.
+        files: files of routeCommitTable.
+        report: report that collects the results.
+        say: progress callback with a line of text.
 
     Attributes:
         last: the last epoch.
@@ -113,17 +113,17 @@ class Proof:
         self._reported_s = time.monotonic()
 
     def at(self, what: str, done: int, of: int) -> None:
-        """Say now and then how much of a part is done."""
+        """Report the progress of a part from time to time."""
         if time.monotonic() - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = time.monotonic()
             self._say(f"{what}: {done:,} of {of:,}")
 
 
 _SHOWN: Final = 120
-"""Characters of a value in a sentence."""
+"""Maximum characters of a value in a sentence."""
 
 
 def shortened(value: object) -> str:
-    """A value in a sentence."""
+    """Format a value for a sentence, shortened to `_SHOWN` characters."""
     text = "null" if value is None else str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

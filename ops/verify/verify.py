@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All parts of a proof, on the tables of the newest epoch when it begins, so the fold may go on.
+"""All checks of a verification, on the tables of the newest epoch at its start, so that the fold may run meanwhile.
 
-Memory does not grow with the tables: changes are read window by window, rows of tables in batches, and a replay holds
-one part of the broker groups at a time.
+Memory does not grow with the tables. Changes are read window by window, rows of tables in batches, and a replay has one
+part of the broker groups at a time.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ def verify(
     expected: Mapping[int, str] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> VerifyReport:
-    """Verify what can be verified of a lake. Nothing is written.
+    """Verify a lake as far as possible. No file is written.
 
     Args:
-        lake_dir: directory of the lake; the fold may be at work in it.
-        log: the event log it was folded from; None if there is none to be had.
-        expected: digests of epochs that were kept elsewhere.
-        say: is given a line now and then.
+        lake_dir: directory of the lake. The fold may run.
+        log: the event log of the lake; None if it is not available.
+        expected: digests that the user has stored elsewhere, by epoch.
+        say: progress callback with a line of text.
 
     Raises:
-        SetupError: there is no lake, or it cannot be read.
+        SetupError: the lake is missing or cannot be read.
     """
     check_format(lake_dir)
     report = VerifyReport()
@@ -73,7 +73,7 @@ def verify(
 
 
 def _not_readable(lake_dir: Path, last: RouteCommit) -> str:
-    """Return why the tables cannot be read at the versions that an epoch names; empty if they can."""
+    """Return the reason why the tables cannot be read at the versions of an epoch; empty if they can."""
     for table in STATE_TABLES:
         try:
             active(table_uri(str(lake_dir), table), last.versions[table.name])
