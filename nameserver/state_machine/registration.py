@@ -13,6 +13,7 @@ next registration, still v1, finds T missing and writes it again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,9 +32,21 @@ from nameserver.state_machine.state import (
     each_row,
     without,
 )
-from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE
+from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE, DataVersion
 from schemas.events import RegisterBroker
 from schemas.outcomes import REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
+
+
+class _Taken(NamedTuple):
+    """A registration that was folded into its group, but for the live row and the filter servers.
+
+    ``data_version`` is that of the live row. None: there is no other live row, and the group is whole.
+    """
+
+    group: BrokerGroup
+    outcome: Outcome
+    data_version: DataVersion | None = None
+    digest: str | None = None
 
 
 def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
@@ -44,6 +57,32 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT or TOPICS_REQUIRED (the gateway left the topics out, and they
         turn out to be needed).
     """
+    registered, outcome, data_version, digest = _take(group, event, at)
+    if data_version is None:
+        return registered, outcome
+    key: BrokerKey = (event.cluster_name, event.broker_addr)
+    # 13: the live row.
+    timeout_ms = _timeout_ms(event)
+    live = LiveInfo(
+        last_update_ms=at.now_ms,
+        last_update_offset=at.offset,
+        heartbeat_timeout_ms=timeout_ms,
+        expire_ms=alive_until_ms(at.now_ms, timeout_ms),
+        data_version=data_version,
+        ha_server_addr=event.ha_server_addr,
+        topic_config_digest=digest,
+        channels=_bound_channels(group.live.get(key), event, timeout_ms, at),
+    )
+    filter_servers = _filter_servers(group, event, key)
+    return replace(registered, live={**registered.live, key: live}, filter_servers=filter_servers), outcome
+
+
+def is_unchanged(group: BrokerGroup, event: RegisterBroker, at: At) -> bool:
+    """Return whether `register` calls a registration unchanged."""
+    return _take(group, event, at).outcome is OUTCOME_UNCHANGED
+
+
+def _take(group: BrokerGroup, event: RegisterBroker, at: At) -> _Taken:
     key: BrokerKey = (event.cluster_name, event.broker_addr)
     previous = group.live.get(key)
 
@@ -57,14 +96,14 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         holder = group.live.get((event.cluster_name, holder_addr))
         if holder is not None and holder.data_version.state_version > event.data_version.state_version:
             refused = replace(joined, live=without(group.live, key))
-            return refused, Outcome(REJECTED, STATE_VERSION_CONFLICT)
+            return _Taken(refused, Outcome(REJECTED, STATE_VERSION_CONFLICT))
 
     # 7: an incremental update must not create a broker: the rest of its topics would be missing.
     if event.broker_id not in addrs:
         if event.topic_config_table is None:
-            return group, Outcome(REJECTED, TOPICS_REQUIRED)
+            return _Taken(group, Outcome(REJECTED, TOPICS_REQUIRED))
         if len(event.topic_config_table) == 1:
-            return joined, Outcome(REJECTED, SINGLE_TOPIC_REFUSED)
+            return _Taken(joined, Outcome(REJECTED, SINGLE_TOPIC_REFUSED))
 
     # 8: take the id.
     first = first or not holder_addr
@@ -86,7 +125,7 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
             if event.topic_config_table is None:
                 outcome = Outcome(REJECTED, TOPICS_REQUIRED)
                 if previous is None:
-                    return group, outcome
+                    return _Taken(group, outcome)
                 # Keep the old version, so that the next registration, with topics, counts as changed.
                 data_version = previous.data_version
                 digest = None
@@ -99,24 +138,22 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
     else:
         digest = None
 
-    # 13: the live row.
-    timeout_ms = (
-        DEFAULT_HEARTBEAT_TIMEOUT_MS if event.heartbeat_timeout_millis is None else event.heartbeat_timeout_millis
-    )
-    live = LiveInfo(
-        last_update_ms=at.now_ms,
-        last_update_offset=at.offset,
-        heartbeat_timeout_ms=timeout_ms,
-        expire_ms=alive_until_ms(at.now_ms, timeout_ms),
-        data_version=data_version,
-        ha_server_addr=event.ha_server_addr,
-        topic_config_digest=digest,
-        channels=_bound_channels(previous, event, timeout_ms, at),
-    )
-    filter_servers = _filter_servers(group, event, key)
-    if outcome is OUTCOME_APPLIED and registered is group and filter_servers == group.filter_servers:
-        outcome = OUTCOME_APPLIED if previous is None or _differs(previous, live) else OUTCOME_UNCHANGED
-    return replace(registered, live={**registered.live, key: live}, filter_servers=filter_servers), outcome
+    if (
+        outcome is OUTCOME_APPLIED
+        and registered is group
+        and previous is not None
+        and previous.data_version == data_version
+        and previous.heartbeat_timeout_ms == _timeout_ms(event)
+        and previous.ha_server_addr == event.ha_server_addr
+        and _filter_servers(group, event, key) == group.filter_servers
+    ):
+        outcome = OUTCOME_UNCHANGED  # but for time, connection and digest of the live row
+    return _Taken(registered, outcome, data_version, digest)
+
+
+def _timeout_ms(event: RegisterBroker) -> int:
+    timeout_ms = event.heartbeat_timeout_millis
+    return DEFAULT_HEARTBEAT_TIMEOUT_MS if timeout_ms is None else timeout_ms
 
 
 def _joined(group: BrokerGroup, event: RegisterBroker) -> BrokerGroup:
@@ -199,12 +236,3 @@ def _filter_servers(group: BrokerGroup, event: RegisterBroker, key: BrokerKey) -
     if not event.filter_server_list:
         return without(group.filter_servers, key) if key in group.filter_servers else group.filter_servers
     return {**group.filter_servers, key: tuple(event.filter_server_list)}
-
-
-def _differs(old: LiveInfo, new: LiveInfo) -> bool:
-    """Return True if a registration changed more of the live row than time, connection and digest."""
-    return (
-        old.data_version != new.data_version
-        or old.heartbeat_timeout_ms != new.heartbeat_timeout_ms
-        or old.ha_server_addr != new.ha_server_addr
-    )

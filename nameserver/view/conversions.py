@@ -14,9 +14,8 @@ from operator import is_
 from typing import Any
 
 from nameserver.state_machine.changes import TopicChanges, topic_changes
-from nameserver.state_machine.registration import register
+from nameserver.state_machine.registration import is_unchanged
 from nameserver.state_machine.state import (
-    OUTCOME_UNCHANGED,
     At,
     BrokerGroup,
     RegisteredMapping,
@@ -128,7 +127,7 @@ def changes_nothing(view: RouteView, event: RegisterBroker) -> bool:
         filter_servers={} if servers is None else {key: servers},
     )
     at = At(live.last_update_offset, live.last_update_ms)
-    return register(group, event, at)[1] is OUTCOME_UNCHANGED
+    return is_unchanged(group, event, at)
 
 
 def _group(view: RouteView, name: str, **more: Any) -> BrokerGroup:  # noqa: ANN401 (fields of a group)
