@@ -22,6 +22,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -83,6 +84,8 @@ class Registrations:
     def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
         self._gateway = gateway
         self._metrics = metrics
+        self._counter = cache(metrics.registrations.labels)
+        """Counter of the registrations of a listener with an outcome. There are few of both."""
         self._encoder = EventEncoder()
         self._last = RegistrationCache()
         self._large = LargeRegistrations()
@@ -189,9 +192,8 @@ class Registrations:
             RefusedError: The answer is an error.
             As `Gateway.propose`.
         """
-        loop = asyncio.get_running_loop()
         if command.version < V5_0_0:
-            self._one_way_until_s = loop.time() + _ONE_WAY_S
+            self._one_way_until_s = asyncio.get_running_loop().time() + _ONE_WAY_S
             if not self.may_come_one_way:
                 self._look_at_one_way()
         if is_large(command):
@@ -374,7 +376,7 @@ class Registrations:
         return topicless if changes_nothing(self._gateway.live_view.view, topicless) else None
 
     def _answer(self, event: RegisterBroker, receipt: Receipt) -> Registered:
-        self._metrics.registrations.labels(event.actor.via, receipt.verdict).inc()
+        self._counter(event.actor.via, receipt.verdict).inc()
         view = self._gateway.live_view.view
         master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         wants_order = self._gateway.settings.return_order_topic_config_to_broker

@@ -183,13 +183,12 @@ class WatchedView:
             self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
             heapq.heapify(self._waiters)
             self._prune_at = 2 * len(self._waiters)
-        tick = self._tick_after(timeout_s)
+        tick = self._tick_after(future.get_loop(), timeout_s)
         tick[future] = late
         heapq.heappush(self._waiters, _Waiter(offset, next(self._serial), future, shown, tick))
 
-    def _tick_after(self, timeout_s: float) -> dict[asyncio.Future[Any], object]:
+    def _tick_after(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> dict[asyncio.Future[Any], object]:
         """Waiters that give up together. A timer for each would cost more than the rest of its wait."""
-        loop = asyncio.get_running_loop()
         tick = math.ceil((loop.time() + timeout_s) / _TICK_S)
         late = self._ticks.get(tick)
         if late is None:

@@ -96,6 +96,8 @@ class RemotingServer:
         self.now = 0.0
         self.is_closing = False
         self._run_id = secrets.token_hex(6)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """From `start` on: to ask for the running loop is a system call in Python 3.11."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._idlest: deque[tuple[Connection, float]] = deque()
         self._silent: dict[str, deque[Connection]] = {}
@@ -116,7 +118,7 @@ class RemotingServer:
         Raises:
             SetupError: The address cannot be listened on.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self.now = loop.time()
         try:
             await self._acceptor.start(host, port, backlog=self.settings.backlog, reuse_port=self.settings.reuse_port)
@@ -262,7 +264,7 @@ class RemotingServer:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a request as a task. The server keeps a reference to the task until it ends."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = (self._loop or asyncio.get_running_loop()).create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -61,6 +61,7 @@ class Admitted(NamedTuple):
     charge: Charge | None = None
 
 
+_HEARTBEATS: Final = (BrokerHeartbeat, RegisterBroker)
 _NOT_WRITTEN: Final = Admitted(False)
 _UNCHARGED: Final = Admitted(True)
 
@@ -109,7 +110,7 @@ class Admission:
             QuotaError: the sender has sent too many requests.
         """
         brokers = frozenset(brokers)
-        is_decided = self.authorize(sender, needed, brokers, view)
+        is_decided = self.access is not None and self.authorize(sender, needed, brokers, view)
         if not is_decided and otherwise is not None:
             otherwise()
         actor = sender.actor
@@ -208,14 +209,14 @@ class Admission:
             AccessDeniedError: the sender's account is bound to other brokers.
             QuotaError: the event exceeds a quota.
         """
-        if sender is not None:
+        if sender is not None and self.access is not None:
             self.authorize_event(sender, event, view)
         quotas = self.quotas
         if isinstance(event, RegisterBroker):
             names = event.topic_config_table if topics is None else topics
             if names is not None:
                 return Admitted(True, quotas.registration(event, names, payload, view))
-        if isinstance(event, BrokerHeartbeat | RegisterBroker):
+        if isinstance(event, _HEARTBEATS):
             live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
             is_written = quotas.admit_heartbeat(event.actor, len(payload), live, now_ms)
             return _UNCHARGED if is_written else _NOT_WRITTEN
