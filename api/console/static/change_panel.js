@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command as a line, and the panel beside a table of changes: each row before and after, client, result, and other changes of
+// A command as a line, and the panel next to a table of changes: each row before and after, client, result, and other changes of
 // the same client. The address has the key of the change.
 
 import { get } from "./api.js";
@@ -141,7 +141,7 @@ function facts(row) {
 
 const definitions = (entries) => h("dl", { class: "whole" }, entries.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
 
-/** The fields of a row beside each other, those that are different first. */
+/** The fields of a row side by side, those that are different first. */
 function sides({ tableName, key, before, after }) {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   const isSame = (name) => before && after && JSON.stringify(before[name] ?? null) === JSON.stringify(after[name] ?? null);
@@ -189,7 +189,7 @@ export function openCell(panel, key, row) {
   return button(text || "details", (event) => panel.open(key, event.currentTarget), props);
 }
 
-/** A table with the panel beside it. */
-export function besides(table, panel) {
+/** A table with the panel next to it. */
+export function withPanel(table, panel) {
   return h("div", { class: "beside" }, table.element, panel.element);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of changes of Dashboard, History and Audit Log.
 
-import { ChangePanel, besides, commands, difference, openCell } from "./change_panel.js";
+import { ChangePanel, withPanel, commands, difference, openCell } from "./change_panel.js";
 import { h } from "./dom.js";
 import { brokerLink, link, topicLink } from "./place.js";
 import { Table } from "./table.js";
@@ -28,7 +28,7 @@ export class ChangesTable extends Table {
     this.box_each = box;
     this.each = [];
     this.panel = panel;
-    this.element = besides(this, panel);
+    this.element = withPanel(this, panel);
   }
 
   setRows(rows) {

@@ -12,7 +12,7 @@ const MAX_BARS = 24;
  * A strip of time, the earliest on the left, above its first and last time and a legend.
  * @param {Array<{from, to, kind, text}>} intervals newest first; to null: still; kind is a class: good, half, none
  * @param {Object} legend words by kind
- * @param {number} end_ms the moment that is shown
+ * @param {number} end_ms the time that is shown
  */
 export function strip(intervals, legend, end_ms) {
   if (!intervals.length) return null;

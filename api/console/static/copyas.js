@@ -20,8 +20,8 @@ export function quoted(text) {
   return `'${String(text).replaceAll("'", "''")}'`;
 }
 
-/** A moment as the macros of `routelake sql` take it. */
-export function sqlMoment(asOf) {
+/** A point in time as the macros of `routelake sql` take it; null: now. */
+export function sqlTime(asOf) {
   return asOf === null ? "now()" : quoted(asOf);
 }
 

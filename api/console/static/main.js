@@ -8,7 +8,7 @@ import { Live } from "./live.js";
 import { here, link, set } from "./place.js";
 import { learn, logIn, logInButton, standing } from "./session.js";
 import { TimeBar } from "./timebar.js";
-import { both, isEpoch, moment } from "./times.js";
+import { both, isEpoch, readTime } from "./times.js";
 import { help } from "./help.js";
 
 const PAGES = {
@@ -73,7 +73,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", arrived);
 addEventListener("keydown", keyed);
-loadModule(kindOf(here())).catch(() => null); // beside the session; arrived tells of a failure
+loadModule(kindOf(here())).catch(() => null); // while the session is asked for; arrived tells of a failure
 begin();
 
 /** Get the permissions of the user, load the page and the epochs, and subscribe from the newest epoch on. */
@@ -109,7 +109,7 @@ function kindOf(place) {
 function arrived() {
   const place = here();
   const asked_at = place.params.get("as_of");
-  const found_at = asked_at === null ? null : moment(asked_at);
+  const found_at = asked_at === null ? null : readTime(asked_at);
   if (found_at !== null && found_at !== asked_at && !/^\d{4}-/.test(asked_at)) { // -1h, 03:00: a time that stays what it is
     set({ as_of: found_at === "now" ? null : found_at }, { replace: true });
     return;
@@ -173,15 +173,15 @@ async function load(wanted, signal, changed) {
     reload: () => reload(null),
     epoch: () => bar.newest, // the newest that the console knows of
     /** Show the epoch of an answer on the bar and in the banner. */
-    cut: (answer) => {
-      if (asOf !== null && answer.epoch !== null) bar.at(answer);
+    showEpoch: (answer) => {
+      if (asOf !== null && answer.epoch !== null) bar.showEpoch(answer);
       if (asOf !== null && answer.eventTime) tell(answer, asOf);
     },
     /** The same for a page whose answers do not have the epoch of the time that is shown; null: now. */
     showTime: async () => {
       if (asOf === null) return null;
       const answer = await get("v1/topics", { limit: 1, as_of: asOf }, { signal });
-      at.cut(answer);
+      at.showEpoch(answer);
       return answer;
     },
   };

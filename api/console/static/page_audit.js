@@ -3,7 +3,7 @@
 
 import { get, host } from "./api.js";
 import { ChangesTable } from "./changes.js";
-import { options, sqlMoment } from "./copyas.js";
+import { options, sqlTime } from "./copyas.js";
 import { button, h, show } from "./dom.js";
 import { here, set } from "./place.js";
 import { saveAs } from "./table.js";
@@ -15,13 +15,13 @@ const FILTERS = {
 };
 const OF_CLI = { brokerName: "broker" };
 
-/** Parameters of a question between two moments, from the address. */
+/** Parameters of a request for the changes between two points in time, from the address. */
 export function between(at) {
   const { params } = here();
   const asked = { from: params.get("from"), to: at.asOf };
   for (const name of [...Object.keys(FILTERS), "outcome", "tableName"]) asked[name] = params.get(name);
   if (isEpoch(asked.from) && isEpoch(asked.to) && Number(asked.from) > Number(asked.to)) {
-    [asked.from, asked.to] = [asked.to, asked.from]; // the mark is after the moment: the range is the same
+    [asked.from, asked.to] = [asked.to, asked.from]; // the mark is after the time that is shown: the range is the same
   }
   return asked;
 }
@@ -54,7 +54,7 @@ export function auditPage() {
     copy: () => {
       const asked = between(at);
       return {
-        sql: `FROM changes_between(${asked.from === null ? "0" : sqlMoment(asked.from)}, ${sqlMoment(asked.to)}) ORDER BY epoch DESC, "offset" DESC`,
+        sql: `FROM changes_between(${asked.from === null ? "0" : sqlTime(asked.from)}, ${sqlTime(asked.to)}) ORDER BY epoch DESC, "offset" DESC`,
         path: "v1/changes", params: { ...asked, limit: PAGE }, cli: ["history", "changes", ...cliOptions(asked)],
       };
     },

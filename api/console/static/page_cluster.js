@@ -3,7 +3,7 @@
 
 import { writePerm } from "./actions.js";
 import { get } from "./api.js";
-import { sqlMoment } from "./copyas.js";
+import { sqlTime } from "./copyas.js";
 import { h } from "./dom.js";
 import { brokerLink } from "./place.js";
 import { actionButton } from "./session.js";
@@ -31,7 +31,7 @@ export function clusterPage() {
       { name: "actions", title: "Actions", width: 21, value: () => "", cell: actions },
     ],
     copy: () => ({
-      sql: `FROM live_at(${sqlMoment(at.asOf)})`, path: "v1/brokers", params: { as_of: at.asOf }, cli: null,
+      sql: `FROM live_at(${sqlTime(at.asOf)})`, path: "v1/brokers", params: { as_of: at.asOf }, cli: null,
     }),
   });
 
@@ -55,7 +55,7 @@ export function clusterPage() {
       const [groups, live] = await Promise.all([
         get("v1/clusters", asked, { signal: now.signal }), get("v1/brokers", asked, { signal: now.signal }),
       ]);
-      now.cut(live);
+      now.showEpoch(live);
       table.setRows(addresses(groups.body, live.body.brokers));
     },
   };

@@ -2,8 +2,8 @@
 // Compare: the differences between two points in time.
 
 import { pages } from "./api.js";
-import { ChangePanel, besides, openCell } from "./change_panel.js";
-import { sqlMoment } from "./copyas.js";
+import { ChangePanel, withPanel, openCell } from "./change_panel.js";
+import { sqlTime } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { fromForm } from "./from_form.js";
 import { between, cliOptions, filters } from "./page_audit.js";
@@ -35,14 +35,14 @@ export function comparePage() {
     copy: () => {
       const asked = between(at);
       return {
-        sql: `FROM diff_between(${sqlMoment(asked.from ?? "1")}, ${sqlMoment(asked.to)})`, path: "v1/diff", params: asked,
+        sql: `FROM diff_between(${sqlTime(asked.from ?? "1")}, ${sqlTime(asked.to)})`, path: "v1/diff", params: asked,
         cli: ["history", "diff", ...cliOptions(asked)],
       };
     },
   });
 
   return {
-    element: h("div", null, from.element, filters(), said, besides(table, panel)),
+    element: h("div", null, from.element, filters(), said, withPanel(table, panel)),
     async load(now) {
       at = now;
       const asked = between(now);
@@ -59,7 +59,7 @@ export function comparePage() {
       const { from: earlier, to: later } = found.body;
       put(said, `Before is epoch ${earlier.epoch} of ${both(earlier.eventTime)}. After is epoch ${later.epoch} of ${both(later.eventTime)}. `,
         found.body.nextCursor ? `More than ${rows.length} rows are different. These are the first.` : `${rows.length} rows are different.`);
-      now.cut({ epoch: later.epoch, eventTime: later.eventTime });
+      now.showEpoch({ epoch: later.epoch, eventTime: later.eventTime });
       table.empty = "Nothing is different. Enter an earlier time, or remove a filter.";
       table.setRows(rows);
       panel.update();

@@ -51,13 +51,13 @@ export function dashboardPage() {
     changes.setRows((await get("v1/changes", { to: asOf, limit: LAST }, { signal })).body.changes);
   }
 
-  async function state({ asOf, isNow, cut, signal }) {
+  async function state({ asOf, isNow, showEpoch, signal }) {
     const asked = { as_of: asOf };
     const [topics, clusters, brokers, ready] = await Promise.all([
       get("v1/topics", { ...asked, limit: 1 }, { signal }), get("v1/clusters", asked, { signal }), get("v1/brokers", asked, { signal }),
       isNow ? get("readyz", {}, { signal, fine: [503] }) : null,
     ]);
-    cut(topics);
+    showEpoch(topics);
     show(health, isNow);
     show(silent, isNow);
     const counts = {

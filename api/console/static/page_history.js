@@ -4,7 +4,7 @@
 import { apiPath, get } from "./api.js";
 import { ChangesTable } from "./changes.js";
 import { strip } from "./charts.js";
-import { options, quoted, sqlMoment } from "./copyas.js";
+import { options, quoted, sqlTime } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { here, link } from "./place.js";
 import { Table } from "./table.js";
@@ -37,7 +37,7 @@ export function historyPage(name) {
       { name: "endedBy", isExported: true, value: (row) => cause(row.endedBy) },
     ],
     copy: () => ({
-      sql: `SELECT * FROM spans WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)}${at.isNow ? "" : ` AND shows(${sqlMoment(at.asOf)}, fromEpoch, validFrom)`} ORDER BY validFrom DESC`,
+      sql: `SELECT * FROM spans WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)}${at.isNow ? "" : ` AND shows(${sqlTime(at.asOf)}, fromEpoch, validFrom)`} ORDER BY validFrom DESC`,
       path, params: { to: at.asOf, limit: MOST },
       cli: ["history", "timeline", ...(isBroker ? ["--broker", name] : [name]), ...options({ to: at.asOf })],
     }),
@@ -71,8 +71,8 @@ export function historyPage(name) {
       route.href = link("topic", name);
       const { signal } = now;
       const listed = get("v1/changes", { ...filter, to: now.asOf, limit: MOST }, { signal }).then(({ body }) => changes.setRows(body.changes));
-      const [found, cut] = await Promise.all([get(path, { to: now.asOf, limit: MOST, missing: "empty" }, { signal }), now.showTime(), listed]);
-      end_ms = cut ? Date.parse(isEpoch(now.asOf) ? cut.eventTime : now.asOf) : Date.now();
+      const [found, shown] = await Promise.all([get(path, { to: now.asOf, limit: MOST, missing: "empty" }, { signal }), now.showTime(), listed]);
+      end_ms = shown ? Date.parse(isEpoch(now.asOf) ? shown.eventTime : now.asOf) : Date.now();
       const { intervals } = found.body;
       states.setRows(intervals);
       put(chart, strip(intervals.map((row) => ({ from: row.from, to: row.to, kind: kind(row), text: state(row) })), isBroker ? LEGEND.broker : LEGEND.topic, end_ms));

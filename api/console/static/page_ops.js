@@ -3,7 +3,7 @@
 
 import { putKv } from "./actions.js";
 import { apiPath, get } from "./api.js";
-import { copyButton, quoted, sqlMoment } from "./copyas.js";
+import { copyButton, quoted, sqlTime } from "./copyas.js";
 import { button, h, put, show } from "./dom.js";
 import { here, set } from "./place.js";
 import { actionButton, standing } from "./session.js";
@@ -30,7 +30,7 @@ export function opsPage() {
       { name: "actions", title: "Actions", width: 22, value: () => "", cell: (row) => (at?.isNow ? actionButton({ "aria-label": `Delete ${row.key}`, on: { click: () => putKv(namespace.value.trim(), row.key, null, at) } }, "Delete…") : null) },
     ],
     copy: () => ({
-      sql: `SELECT * FROM rows_at('kvConfigTable', ${sqlMoment(at.asOf)}) WHERE key->>'namespace' = ${quoted(namespace.value.trim())}`,
+      sql: `SELECT * FROM rows_at('kvConfigTable', ${sqlTime(at.asOf)}) WHERE key->>'namespace' = ${quoted(namespace.value.trim())}`,
       path: apiPath("kv", namespace.value.trim()), params: { as_of: at.asOf }, cli: null,
     }),
   });
@@ -81,7 +81,7 @@ export function opsPage() {
       const found = await get(apiPath("kv", name), { as_of: now.asOf, missing: "empty" }, { signal });
       const entries = Object.entries(found.body.table);
       kv.setRows(entries.map(([each, text]) => ({ key: each, value: text })));
-      now.cut(found);
+      now.showEpoch(found);
       show(form, now.isNow);
       await showConfig(now);
       const kept = (await get("v1/self-preservation", {}, { signal })).body;

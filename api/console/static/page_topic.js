@@ -88,7 +88,7 @@ export function topicPage(topic) {
       past.href = link("history", topic);
       show(remove, now.isNow);
       const found = await get(`${path}/route`, { as_of: now.asOf, missing: "empty" }, { signal: now.signal });
-      now.cut(found);
+      now.showEpoch(found);
       route = found.body;
       const isThere = route.queueDatas.length > 0;
       show(gone, !isThere);

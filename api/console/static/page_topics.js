@@ -2,7 +2,7 @@
 // Topic: every topic, with the sums of its queues.
 
 import { get, pages } from "./api.js";
-import { quoted, sqlMoment } from "./copyas.js";
+import { quoted, sqlTime } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { here, link, set } from "./place.js";
 import { Table } from "./table.js";
@@ -19,7 +19,7 @@ const TYPED_MS = 250;
 export function topicsPage() {
   let at = null;
   let isListed = new Set((here().params.get("kinds") ?? "NORMAL").split(","));
-  const known = new Map(); // topic -> its last change, at the moment that is shown
+  const known = new Map(); // topic -> its last change, at the time that is shown
   let isNewestKnown = false;
   let isMany = false; // more than a browser takes
   let prefix = ""; // of the names that were asked for, where there are many
@@ -47,7 +47,7 @@ export function topicsPage() {
       { name: "lastChangedBy", title: "last changed by", width: 66, value: (row) => known.get(row.topicName) ?? "", cell: (row) => h("a", { href: link("history", row.topicName), title: known.get(row.topicName) ?? null }, known.get(row.topicName) ?? "history") },
     ],
     copy: () => ({
-      sql: "SELECT state FROM rows_at('topicQueueTable', " + sqlMoment(at?.asOf ?? null) + ")",
+      sql: "SELECT state FROM rows_at('topicQueueTable', " + sqlTime(at?.asOf ?? null) + ")",
       path: "v1/topics", params: { details: "true", limit: PAGE, as_of: at?.asOf },
       cli: null,
     }),
@@ -118,7 +118,7 @@ export function topicsPage() {
       if (!isMany && found.body.nextCursor && wanted) found = await ask(wanted);
       isMany = prefix !== "" || found.body.nextCursor !== undefined;
       const { total } = found.body;
-      now.cut(found);
+      now.showEpoch(found);
       put(many, found.body.nextCursor || prefix
         ? `${found.body.nextCursor ? `The first ${rows.length} of ` : ""}${total} topics${prefix && ` that begin with ${prefix}`}. Enter the beginning of a name in the filter to see others.` : null);
       if (now.changed === null) known.clear();
@@ -130,4 +130,4 @@ export function topicsPage() {
 }
 
 /** Topics by name, for SQL of other pages. */
-export const routeSql = (topic, asOf) => `FROM route_at(${quoted(topic)}, ${sqlMoment(asOf)})`;
+export const routeSql = (topic, asOf) => `FROM route_at(${quoted(topic)}, ${sqlTime(asOf)})`;

@@ -5,7 +5,7 @@
 import { get } from "./api.js";
 import { Density, zoomed } from "./density.js";
 import { button, h, put, show, svg } from "./dom.js";
-import { momentForm } from "./from_form.js";
+import { timeForm } from "./from_form.js";
 import { here, link, set } from "./place.js";
 import { both, isEpoch, utc } from "./times.js";
 
@@ -20,7 +20,7 @@ export class TimeBar {
     this.loaded = loaded;
     this.newest = 0;
     this.times = new Map(); // epoch -> eventTime
-    this.cut = null; // the epoch that the page shows: {epoch, eventTime}
+    this.shown = null; // the epoch that the page shows: {epoch, eventTime}
     this.range = h("input", {
       type: "range", min: 1, max: 1, step: 1, value: 1, id: "epoch", "aria-label": "Epoch",
       on: { input: () => this.dragged(), keydown: (event) => this.keyed(event) },
@@ -36,7 +36,7 @@ export class TimeBar {
     });
     this.wholeButton = button("Whole history", () => this.zoomTo(null), { hidden: true });
     this.text = h("output", { class: "when", for: "epoch" });
-    const go = momentForm({ label: "Go to", verb: "Go", isNowTaken: true, take: (asOf) => set({ as_of: asOf === "now" ? null : asOf }), id: "goto" });
+    const go = timeForm({ label: "Go to", verb: "Go", isNowTaken: true, take: (asOf) => set({ as_of: asOf === "now" ? null : asOf }), id: "goto" });
     this.playing = button("Play", () => this.play(), { "aria-pressed": "false" });
     this.nowButton = button("Now", () => this.now());
     this.markButton = button("Mark", () => this.mark());
@@ -64,10 +64,10 @@ export class TimeBar {
     this.show();
   }
 
-  /** The page shows this cut. */
-  at(cut) {
-    this.cut = cut;
-    if (cut.eventTime) this.times.set(cut.epoch, cut.eventTime);
+  /** The page shows this epoch: {epoch, eventTime}. */
+  showEpoch(shown) {
+    this.shown = shown;
+    if (shown.eventTime) this.times.set(shown.epoch, shown.eventTime);
     this.show();
   }
 
@@ -79,7 +79,7 @@ export class TimeBar {
     show(this.wholeButton, high - low + 1 < this.newest);
     if (this.newest) this.density.show();
     const asOf = params.get("as_of");
-    const epoch = asOf === null ? this.newest : isEpoch(asOf) ? Number(asOf) : this.cut?.epoch ?? this.newest;
+    const epoch = asOf === null ? this.newest : isEpoch(asOf) ? Number(asOf) : this.shown?.epoch ?? this.newest;
     if (!this.isDragged) {
       this.range.value = epoch;
       this.say(epoch, asOf);

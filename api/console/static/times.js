@@ -34,7 +34,7 @@ export function fromNow(time, now_ms = Date.now()) {
   return s > 0 ? `in ${text}` : `${text} ago`;
 }
 
-/** How long, from one time to another (null: until the moment that is shown). */
+/** How long, from one time to another (null: until the time that is shown). */
 export function span(from, to, end_ms = Date.now()) {
   const ms = (to === null ? end_ms : Date.parse(to)) - Date.parse(from);
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
@@ -43,11 +43,11 @@ export function span(from, to, end_ms = Date.now()) {
 }
 
 /**
- * A moment as `as_of` takes it, from what somebody typed: an epoch, a time ago (-2h, -1d12h), a date and time (of this
+ * A point in time as `as_of` takes it, from what the user typed: an epoch, a time ago (-2h, -1d12h), a date and time (of this
  * browser's zone unless it carries one), a time of day (the last one).
  * @returns {?string} null: not understood
  */
-export function moment(text, now = new Date()) {
+export function readTime(text, now = new Date()) {
   const typed = text.trim();
   if (typed === "" || typed === "now") return "now";
   if (/^\d{1,18}$/.test(typed)) return typed;
@@ -70,8 +70,8 @@ export function moment(text, now = new Date()) {
   return Number.isNaN(date.valueOf()) ? null : date.toISOString();
 }
 
-/** What `moment` takes, for messages. */
-export const MOMENTS = "Enter an epoch, a time such as 2026-01-31 03:00, a time of day such as 02:55, or a time ago such as -2h.";
+/** The forms that `readTime` takes, for messages. */
+export const TIME_FORMS = "Enter an epoch, a time such as 2026-01-31 03:00, a time of day such as 02:55, or a time ago such as -2h.";
 
 /** Whether a text is an epoch rather than a time. */
 export const isEpoch = (text) => /^\d+$/.test(text ?? "");
