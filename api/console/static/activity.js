@@ -11,7 +11,7 @@ const BROKERS = new Set(["REGISTER_BROKER", "UNREGISTER_BROKER", "CHANNEL_CLOSED
 export const KINDS = { broker: "brokers' own", expiry: "expiries", admin: "admin commands", refusal: "refusals" };
 
 /** The kind of a command. */
-export function kindOfCommand(command) {
+function kindOfCommand(command) {
   return command === "BROKER_EXPIRED" ? "expiry" : BROKERS.has(command) ? "broker" : "admin";
 }
 

@@ -6,7 +6,7 @@ import { get } from "./api.js";
 import { button, h, plainTable, put, show } from "./dom.js";
 import { changesOf, here, link, set, topicLink } from "./place.js";
 import { both, plainUtc, toSecond } from "./times.js";
-import { arrow, brief, perm } from "./words.js";
+import { arrow, brief, outcome, perm } from "./words.js";
 
 const OTHERS = 20;
 const OTHER_ROWS = 1000; // a registration alone may have hundreds
@@ -131,7 +131,7 @@ function facts(row) {
     ["Time", row.eventTime && both(row.eventTime)],
     ["Epoch", row.epoch !== undefined && h("a", { href: link("compare", "", { from: String(Math.max(1, row.epoch - 1)), as_of: String(row.epoch) }), title: "Everything that this epoch changed" }, row.epoch)],
     ["Log offset", row.offset],
-    ["Result", row.outcome && h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "")],
+    ["Result", row.outcome && outcomeCell(row)],
     ["User", actor?.user],
     ["From", actor?.peer ?? (row.command === "BROKER_EXPIRED" ? "no client: the deadline of the broker passed" : null)],
     ["Gateway", actor && [actor.gateway, actor.via && ` by ${actor.via}`]],
@@ -181,6 +181,9 @@ function hostOf(peer) {
 }
 
 const lines = () => [...document.querySelectorAll("tr[data-key]")];
+
+/** A cell that shows the result of a command. */
+export const outcomeCell = (row) => h("span", { class: row.outcome === "rejected" ? "bad" : null }, outcome(row));
 
 /** A cell that shows "before → after" and opens the panel. */
 export function openCell(panel, key, row) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of changes of Dashboard, History and Audit Log.
 
-import { ChangePanel, withPanel, commands, difference, openCell } from "./change_panel.js";
+import { ChangePanel, commands, difference, openCell, outcomeCell, withPanel } from "./change_panel.js";
 import { h } from "./dom.js";
 import { brokerLink, link, topicLink } from "./place.js";
 import { Table } from "./table.js";
-import { both, toSecond, utc } from "./times.js";
-import { brief, who } from "./words.js";
+import { both, toSecond } from "./times.js";
+import { brief, outcome } from "./words.js";
 
 const changeColumns = (panel) => [
   { name: "time", title: "Time (UTC)", width: 20, value: (row) => row.eventTime, cell: (row) => h("time", { datetime: row.eventTime, title: both(row.eventTime) }, toSecond(row.eventTime)) },
@@ -16,7 +16,7 @@ const changeColumns = (panel) => [
   { name: "address", title: "IP Address", isExtra: true, value: (row) => row.actor?.peer ?? "" },
   { name: "target", title: "Target", width: 27, value: target, cell: targetCell },
   { name: "change", title: "Before → After", value: difference, width: 16, isRest: true, cell: (row) => openCell(panel, changeKey(row), row) },
-  { name: "result", title: "Result", width: 10, isExtra: true, value: (row) => row.outcome + (row.reason ? `: ${row.reason}` : ""), cell: (row) => h("span", { class: row.outcome === "rejected" ? "bad" : null }, row.outcome, row.reason ? `: ${row.reason}` : "") },
+  { name: "result", title: "Result", width: 10, isExtra: true, value: outcome, cell: outcomeCell },
 ];
 
 /** The rows that a command changed are one line, until "each row" is ticked. CSV has each row. */
@@ -50,11 +50,6 @@ export class ChangesTable extends Table {
 
 /** The identity of a change. */
 const changeKey = (row) => `${row.epoch}/${row.offset}/${row.seq}/${row.tableName ?? ""}/${brief(row.key)}`;
-
-/** Sender, command and time of a change, in one line. */
-export function lastChange(row) {
-  return row ? `${who(row.actor) || "time"} · ${row.command} · ${utc(row.eventTime)}` : "";
-}
 
 const namesOf = (row, name) => [...new Set((row.all ?? [row]).map((each) => each[name]).filter(Boolean))];
 

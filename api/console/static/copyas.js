@@ -11,7 +11,7 @@ export function copyButton(make) {
 }
 
 /** A word as a POSIX shell takes it. */
-export function shell(word) {
+function shell(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 

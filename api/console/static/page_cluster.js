@@ -9,7 +9,7 @@ import { brokerLink } from "./place.js";
 import { actionButton } from "./session.js";
 import { Table } from "./table.js";
 import { fromNow, plainUtc, utc } from "./times.js";
-import { brokerNo } from "./words.js";
+import { brokerNo, byAddress } from "./words.js";
 
 /** The page. */
 export function clusterPage() {
@@ -62,7 +62,7 @@ export function clusterPage() {
 }
 
 /** A row for each address that a group has or that is alive. */
-export function addresses({ brokerAddrTable }, live) {
+function addresses({ brokerAddrTable }, live) {
   const rows = new Map();
   for (const group of Object.values(brokerAddrTable)) {
     for (const [id, brokerAddr] of Object.entries(group.brokerAddrs)) {
@@ -75,13 +75,8 @@ export function addresses({ brokerAddrTable }, live) {
     const key = `${found.brokerName}\u0001${found.brokerAddr}`;
     rows.set(key, { ...rows.get(key), ...found, isLive: true });
   }
-  const sorted = [...rows.values()].sort((a, b) => order(a, b));
+  const sorted = [...rows.values()].sort(byAddress);
   return sorted.map((row, index) => ({ ...row, isFirst: sorted[index - 1]?.brokerName !== row.brokerName }));
-}
-
-function order(a, b) {
-  const [one, other] = [a, b].map((row) => [row.clusterName, row.brokerName, String(row.brokerId ?? 0).padStart(20, "0"), row.brokerAddr].join("\u0001"));
-  return one < other ? -1 : one > other ? 1 : 0;
 }
 
 const version = (found) => (found ? `${found.stateVersion}/${found.timestamp}/${found.counter}` : "");

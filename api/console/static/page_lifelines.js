@@ -9,7 +9,7 @@ import { brokerLink, changesOf, link } from "./place.js";
 import { Table } from "./table.js";
 import { ThrottledQuery } from "./throttled_query.js";
 import { plainUtc, span, toSecond } from "./times.js";
-import { brokerNo } from "./words.js";
+import { brokerNo, byAddress } from "./words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 30;
@@ -105,7 +105,7 @@ export function lifelinesPage() {
 }
 
 /** A row for each address: master before slaves, groups together. */
-export function lanes({ lives, writeTurns }, live, { begin, end }) {
+function lanes({ lives, writeTurns }, live, { begin, end }) {
   const heard = new Map(live.map((row) => [`${row.brokerName}\u0001${row.brokerAddr}`, row]));
   const wiped = wipedTimes(writeTurns, begin, end);
   const rows = new Map();
@@ -125,8 +125,7 @@ export function lanes({ lives, writeTurns }, live, { begin, end }) {
     row.state = row.isAlive ? last.silentFrom ? "silent" : "alive" : END[last.endedBy] ?? last.endedBy;
     row.restarts = row.lives.filter((life, index) => index > 0 && life.from >= begin).length;
   }
-  const order = (row) => [row.clusterName, row.brokerName, String(row.brokerId ?? 99).padStart(4, "0"), row.brokerAddr].join("\u0001");
-  return [...rows.values()].sort((a, b) => (order(a) < order(b) ? -1 : 1));
+  return [...rows.values()].sort(byAddress);
 }
 
 /** From when to when topics of a broker lacked the write permission. */

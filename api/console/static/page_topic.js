@@ -3,15 +3,15 @@
 
 import { deleteTopic } from "./actions.js";
 import { apiPath, get } from "./api.js";
+import { quoted, sqlTime } from "./copyas.js";
 import { button, h, put, show } from "./dom.js";
 import { fromForm } from "./from_form.js";
 import { brokerLink, here, link, set } from "./place.js";
-import { routeSql } from "./page_topics.js";
 import { actionButton } from "./session.js";
 import { Table } from "./table.js";
-import { both, utc } from "./times.js";
+import { both } from "./times.js";
 import { redraw, staticQueues, summary } from "./topic_picture.js";
-import { canWrite, perm, who } from "./words.js";
+import { canWrite, lastChange, perm } from "./words.js";
 
 /** The page of one topic. */
 export function topicPage(topic) {
@@ -19,7 +19,7 @@ export function topicPage(topic) {
   let route = null;
   const path = apiPath("topics", topic);
   const copy = () => ({
-    sql: routeSql(topic, at.asOf), path: `${path}/route`, params: { as_of: at.asOf },
+    sql: `FROM route_at(${quoted(topic)}, ${sqlTime(at.asOf)})`, path: `${path}/route`, params: { as_of: at.asOf },
     cli: ["history", "blame", topic, ...(at.isNow ? [] : ["--as-of", at.asOf])],
   });
   const addresses = new Table({
@@ -111,7 +111,7 @@ export function topicPage(topic) {
 
 /** Rows of queues, with who set each field. */
 function blamed(rows, fields) {
-  const text = (field) => `${who(field.setBy.actor) || "time"} · ${field.setBy.command} · ${utc(field.eventTime)}`;
+  const text = (field) => lastChange({ ...field.setBy, eventTime: field.eventTime });
   return rows.map((row) => {
     const own = fields.filter((field) => field.brokerName === row.brokerName && field.tableName === "topicQueueTable");
     const newest = own.reduce((best, field) => (!best || field.eventTime > best.eventTime ? field : best), null);
@@ -120,7 +120,7 @@ function blamed(rows, fields) {
 }
 
 /** Warnings about a route. */
-export function diagnostics(route) {
+function diagnostics(route) {
   const found = [];
   const groups = new Map(route.brokerDatas.map((data) => [data.brokerName, data]));
   const writable = route.queueDatas.filter((row) => canWrite(row.perm) && row.writeQueueNums > 0);

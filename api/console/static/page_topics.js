@@ -2,12 +2,11 @@
 // Topic: every topic, with the sums of its queues.
 
 import { get, pages } from "./api.js";
-import { quoted, sqlTime } from "./copyas.js";
+import { sqlTime } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { here, link, set } from "./place.js";
 import { Table } from "./table.js";
-import { lastChange } from "./changes.js";
-import { kindOf, perm } from "./words.js";
+import { kindOf, lastChange, perm } from "./words.js";
 
 const KINDS = ["NORMAL", "RETRY", "DLQ", "SYSTEM"];
 const PAGE = 10000;
@@ -128,6 +127,3 @@ export function topicsPage() {
     },
   };
 }
-
-/** Topics by name, for SQL of other pages. */
-export const routeSql = (topic, asOf) => `FROM route_at(${quoted(topic)}, ${sqlTime(asOf)})`;

@@ -176,7 +176,7 @@ function clock(at, before) {
 const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 }));
 
 /** 1200 as 1.2k. */
-export function short(value) {
+function short(value) {
   if (value === null || !Number.isFinite(value)) return "";
   if (Math.abs(value) >= 1e6) return `${+(value / 1e6).toFixed(2)}M`;
   if (Math.abs(value) >= 1e4) return `${+(value / 1e3).toFixed(1)}k`;

@@ -11,7 +11,7 @@ const PATH = "console/session";
 export const standing = { user: null, mayRead: true, mayWrite: true, takesTokens: false, program: "routelake" };
 
 /** Why an action is disabled; null: it is not. */
-export function whyNot() {
+function whyNot() {
   if (standing.mayWrite) return null;
   if (standing.user !== null) return `${standing.user} may not: this needs the role admin`;
   return standing.takesTokens ? "Log in first: this needs the role admin" : "Changes are taken from the gateway's own machine only";

@@ -12,7 +12,7 @@ const SIGNS = { added: "+ added", removed: "− removed", changed: "~ changed", 
 const QUEUES = { rw: "read and write", r: "read only", w: "write only", off: "neither" };
 
 /** The brokers of a route, and how they differ from those of another time; null: of no other time. */
-export function brokersOf(route, other = null) {
+function brokersOf(route, other = null) {
   const now = groups(route);
   const then = other === null ? now : groups(other);
   return [...new Set([...now.keys(), ...then.keys()])].sort().map((name) => {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of the tables as text, in RocketMQ's words.
 
+import { utc } from "./times.js";
+
 const READ = 4;
 const WRITE = 2;
 const INHERIT = 1;
+const ID_DIGITS = 19; // of the largest number of a broker, 2^63 - 1
+const UNKNOWN_ID = "9".repeat(ID_DIGITS);
 
 /** A permission: 6 as "6 (RW)". Source: PermName.perm2String. */
 export function perm(bits) {
@@ -30,11 +34,25 @@ const SYSTEM = new Set([
 /** 0 is a master. */
 export const brokerNo = (id) => (id === null || id === undefined ? "" : `${id}(${Number(id) === 0 ? "master" : "slave"})`);
 
+/** Compare addresses of brokers: by cluster, group, number (an unknown one last) and address. */
+export function byAddress(a, b) {
+  const [one, other] = [a, b].map((row) => [row.clusterName, row.brokerName, String(row.brokerId ?? UNKNOWN_ID).padStart(ID_DIGITS, "0"), row.brokerAddr].join("\u0001"));
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
 /** The sender: the user if there are accounts, otherwise the address. */
 export function who(actor) {
   if (!actor) return "";
   return actor.user ?? actor.peer ?? actor.gateway ?? "";
 }
+
+/** Sender, command and time of a change, in one line. */
+export function lastChange(row) {
+  return row ? `${who(row.actor) || "time"} · ${row.command} · ${utc(row.eventTime)}` : "";
+}
+
+/** "applied", or "rejected: why". */
+export const outcome = (row) => (row.reason ? `${row.outcome}: ${row.reason}` : row.outcome);
 
 /** {a: 1, b: null} as "a=1": a key or a state in one line. */
 export function brief(values) {
