@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GET /v1/activity: points without a gap, and commands by kind.
 
-import { changesOf, here } from "./place.js";
+import { changesOf, markedWindow, zoom } from "./place.js";
 import { ThrottledQuery } from "./throttled_query.js";
 import { isEpoch } from "./times.js";
 
@@ -17,15 +17,12 @@ function kindOfCommand(command) {
 
 /** The window: the marked range, else the zoomed part of the time bar, else the whole history. */
 export function windowOf(at) {
-  const { params } = here();
-  const marked = params.get("from");
-  if (marked !== null) {
-    const isAfter = isEpoch(marked) && isEpoch(at.asOf) && Number(marked) > Number(at.asOf);
-    return isAfter ? { from: at.asOf, to: marked } : { from: marked, to: at.asOf };
-  }
-  const [low, high] = (params.get("zoom") ?? "").split("-");
-  const to = high && (at.asOf === null || Number(high) < Number(at.asOf)) ? high : at.asOf;
-  return { from: Number(low) > 1 && (!isEpoch(to) || Number(low) - 1 < Number(to)) ? String(Number(low) - 1) : null, to };
+  const marked = markedWindow(at.asOf);
+  const part = zoom();
+  if (marked.from !== null || part === null) return marked;
+  const to = part.high !== null && (at.asOf === null || part.high < Number(at.asOf)) ? String(part.high) : at.asOf;
+  const from = part.low - 1; // an epoch before the first change that is shown
+  return { from: from > 0 && (!isEpoch(to) || from < Number(to)) ? String(from) : null, to };
 }
 
 /** The activity of a window. `ask` returns null if the answer is the one it returned before, too. */

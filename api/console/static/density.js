@@ -4,7 +4,7 @@
 
 import { Activity, KINDS, adminCommands, byKind } from "./activity.js";
 import { h, put, svg } from "./dom.js";
-import { here } from "./place.js";
+import { zoom } from "./place.js";
 
 const POINTS = 160;
 const WIDTH = 1000;
@@ -137,12 +137,10 @@ export class Density {
 
 const sum = (kinds) => Object.values(kinds).reduce((a, b) => a + b, 0);
 
-/** The part of the bar that the address names: zoom=17-90; "17-" goes up to the newest. */
+/** The epochs that the bar shows: those of the address, or all. */
 export function zoomed(newest) {
-  const [, first, last] = /^(\d+)-(\d*)$/.exec(here().params.get("zoom") ?? "") ?? [];
   const all = { low: 1, high: Math.max(1, newest), newest };
-  if (first === undefined) return all;
-  const high = last === "" ? all.high : Math.min(all.high, Number(last));
-  const low = Math.max(1, Number(first));
-  return low < high ? { low, high, newest } : all;
+  const { low, high } = zoom() ?? all;
+  const last = Math.min(all.high, high ?? all.high);
+  return low < last ? { low, high: last, newest } : all;
 }

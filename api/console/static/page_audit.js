@@ -5,9 +5,8 @@ import { get, host } from "./api.js";
 import { ChangesTable } from "./changes.js";
 import { options, sqlTime } from "./copyas.js";
 import { button, h, show } from "./dom.js";
-import { here, set } from "./place.js";
+import { here, markedWindow, set } from "./place.js";
 import { saveAs } from "./table.js";
-import { isEpoch } from "./times.js";
 
 const PAGE = 500;
 const FILTERS = {
@@ -18,11 +17,8 @@ const OF_CLI = { brokerName: "broker" };
 /** Parameters of a request for the changes between two points in time, from the address. */
 export function between(at) {
   const { params } = here();
-  const asked = { from: params.get("from"), to: at.asOf };
+  const asked = markedWindow(at.asOf);
   for (const name of [...Object.keys(FILTERS), "outcome", "tableName"]) asked[name] = params.get(name);
-  if (isEpoch(asked.from) && isEpoch(asked.to) && Number(asked.from) > Number(asked.to)) {
-    [asked.from, asked.to] = [asked.to, asked.from]; // the mark is after the time that is shown: the range is the same
-  }
   return asked;
 }
 

@@ -6,6 +6,7 @@
 // The place is behind the #: a gateway does not need it, and a proxy may put any path before /console.
 
 import { h } from "./dom.js";
+import { isEpoch } from "./times.js";
 
 /** The place of the address: {page, name, params}. */
 export function here() {
@@ -34,6 +35,18 @@ export const topicLink = (name) => h("a", { href: link("history", name) }, name)
 /** Parameters that show the changes of some epochs, the first and the last of them. */
 export function changesOf(first, last = first) {
   return { from: first > 1 ? String(first - 1) : null, as_of: String(last) };
+}
+
+/** The window between the marked time and the time that is shown, whichever is earlier: {from, to}; null: the beginning, now. */
+export function markedWindow(asOf) {
+  const from = here().params.get("from");
+  return isEpoch(from) && isEpoch(asOf) && Number(from) > Number(asOf) ? { from: asOf, to: from } : { from, to: asOf };
+}
+
+/** The epochs of the address to which the time bar is zoomed: {low, high}; `high` null: up to the newest. null: no zoom. */
+export function zoom() {
+  const [, low, high] = /^(\d+)-(\d*)$/.exec(here().params.get("zoom") ?? "") ?? [];
+  return low === undefined ? null : { low: Math.max(1, Number(low)), high: high === "" ? null : Number(high) };
 }
 
 /** Change parameters of this page. `replace`: without an entry in the history of the browser, for the steps of a slider. */
