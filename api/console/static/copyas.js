@@ -5,7 +5,7 @@ import { host, origin, pathOf } from "./api.js";
 import { button, dialog, h, put } from "./dom.js";
 import { standing } from "./session.js";
 
-/** A button that shows them. `make` gives {sql, path, params, cli} when it is pressed; cli is a list of words. */
+/** A button that shows them. `make` gives those of {sql, path, params, cli} that ask for the same, when it is pressed; cli is a list of words. */
 export function copyButton(make) {
   return button("Copy as", () => open(make()), { "aria-haspopup": "dialog" });
 }
@@ -25,20 +25,23 @@ export function sqlTime(asOf) {
   return asOf === null ? "now()" : quoted(asOf);
 }
 
+/** The same for the time after which changes are wanted; null: from the beginning. */
+export function sqlStart(from) {
+  return from === null ? "0" : sqlTime(from);
+}
+
 /** Options of `routelake history` from parameters of HTTP: those that are there. */
 export function options(names) {
   return Object.entries(names).filter(([, value]) => value).flatMap(([name, value]) => [`--${name}`, String(value)]);
 }
 
 /** SQL is for a session; where no other command asks the same, it is an argument of `routelake sql`. */
-function texts({ sql, path, params, cli, accept }) {
+function texts({ sql, path, params, cli }) {
   const words = cli ? [...cli, "--http", host] : sql && ["sql", sql];
-  const curl = ["curl", "-s", shell(`${origin}/${pathOf(path, params)}`)];
-  if (accept) curl.push("-H", shell(`accept: ${accept}`));
-  if (standing.user !== null) curl.push("-H", '"authorization: Bearer $TOKEN"');
+  const token = standing.user === null ? [] : ["-H", '"authorization: Bearer $TOKEN"'];
   return {
     SQL: sql,
-    curl: curl.join(" "),
+    curl: path && ["curl", "-s", shell(`${origin}/${pathOf(path, params)}`), ...token].join(" "),
     CLI: words && [standing.program, ...words].map(shell).join(" "),
   };
 }

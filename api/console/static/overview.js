@@ -3,7 +3,7 @@
 
 import { Activity, placeOf, windowOf } from "./activity.js";
 import { ProblemError } from "./api.js";
-import { copyButton } from "./copyas.js";
+import { copyButton, sqlStart, sqlTime } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { link, set } from "./place.js";
 import { Plot } from "./plot.js";
@@ -18,7 +18,7 @@ export function overview() {
   const isShown = () => element.isConnected;
   const counted = new Activity(isShown);
   const summed = new Activity(isShown);
-  let asked = {};
+  let asked = { from: null, to: null };
   const changesOf = (params) => (points) => {
     const place = placeOf(points);
     return place && link("audit", "", { ...place, ...params });
@@ -38,8 +38,8 @@ export function overview() {
   const charts = [totals.topics, totals.brokers, totals.queues, changes, refusals, expiries];
   const element = h("section", { "aria-label": "Activity" }, h("h2", null, "Activity"),
     h("div", { class: "tools" }, said, copyButton(() => ({
-      sql: "SELECT date_trunc('minute', eventTime) AS minute, command, count(*) FROM changes WHERE tableName IS NOT NULL GROUP BY ALL ORDER BY minute",
-      path: "v1/activity", params: { ...asked, totals: "true" }, cli: null,
+      sql: `SELECT date_trunc('minute', eventTime) AS minute, command, count(*) FROM changes_between(${sqlStart(asked.from)}, ${sqlTime(asked.to)}) WHERE tableName IS NOT NULL GROUP BY ALL ORDER BY minute`,
+      path: "v1/activity", params: { ...asked, totals: "true" },
     }))),
     h("div", { class: "plots" }, charts.map((each) => each.element)));
 

@@ -3,7 +3,7 @@
 
 import { get, host } from "./api.js";
 import { ChangesTable } from "./changes.js";
-import { options, sqlTime } from "./copyas.js";
+import { options, quoted, sqlStart, sqlTime } from "./copyas.js";
 import { button, h, show } from "./dom.js";
 import { here, markedWindow, set } from "./place.js";
 import { saveAs } from "./table.js";
@@ -12,7 +12,8 @@ const PAGE = 500;
 const FILTERS = {
   topic: "Topic", brokerName: "Broker", cluster: "Cluster", command: "Operation Type", peer: "IP Address", user: "Operator",
 };
-const OF_CLI = { brokerName: "broker" };
+const OF_CLI = { brokerName: "broker", tableName: "table" };
+const IN_SQL = { topic: "topic", brokerName: "brokerName", tableName: "tableName", command: "command", outcome: "outcome", user: "(actor->>'user')" };
 
 /** Parameters of a request for the changes between two points in time, from the address. */
 export function between(at) {
@@ -24,7 +25,15 @@ export function between(at) {
 
 /** The same as options of `routelake history`. */
 export function cliOptions(asked) {
-  return options(Object.fromEntries(Object.entries(asked).map(([name, value]) => [OF_CLI[name] ?? (name === "tableName" ? "table" : name), value])));
+  return options(Object.fromEntries(Object.entries(asked).map(([name, value]) => [OF_CLI[name] ?? name, value])));
+}
+
+/** SQL that selects from a macro between the two times, with the filters; null: it cannot filter by cluster or address. */
+export function sqlBetween(macro, { from, to, ...asked }, without = []) {
+  const wanted = Object.entries(asked).filter(([, value]) => value);
+  if (wanted.some(([name]) => !(name in IN_SQL) || without.includes(name))) return null;
+  const terms = wanted.map(([name, value]) => `${IN_SQL[name]} = ${quoted(value)}`);
+  return `FROM ${macro}(${sqlStart(from)}, ${sqlTime(to)})${terms.length ? ` WHERE ${terms.join(" AND ")}` : ""}`;
 }
 
 /** Fields that filter; what is typed there goes into the address. */
@@ -49,8 +58,9 @@ export function auditPage() {
     caption: "Audit Log", isMain: true, empty: "No change matches. Remove a filter, or mark a longer range on the time bar.", tools: [older, whole],
     copy: () => {
       const asked = between(at);
+      const sql = sqlBetween("changes_between", asked);
       return {
-        sql: `FROM changes_between(${asked.from === null ? "0" : sqlTime(asked.from)}, ${sqlTime(asked.to)}) ORDER BY epoch DESC, "offset" DESC`,
+        sql: sql && `${sql} ORDER BY epoch DESC, "offset" DESC`,
         path: "v1/changes", params: { ...asked, limit: PAGE }, cli: ["history", "changes", ...cliOptions(asked)],
       };
     },

@@ -31,7 +31,7 @@ export function clusterPage() {
       { name: "actions", title: "Actions", width: 21, value: () => "", cell: actions },
     ],
     copy: () => ({
-      sql: `FROM live_at(${sqlTime(at.asOf)})`, path: "v1/brokers", params: { as_of: at.asOf }, cli: null,
+      sql: `FROM live_at(${sqlTime(at.asOf)})`, path: "v1/brokers", params: { as_of: at.asOf },
     }),
   });
 

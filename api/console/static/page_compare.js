@@ -3,10 +3,9 @@
 
 import { pages } from "./api.js";
 import { ChangePanel, withPanel, openCell } from "./change_panel.js";
-import { sqlTime } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { fromForm } from "./from_form.js";
-import { between, cliOptions, filters } from "./page_audit.js";
+import { between, cliOptions, filters, sqlBetween } from "./page_audit.js";
 import { link } from "./place.js";
 import { Table } from "./table.js";
 import { both } from "./times.js";
@@ -35,7 +34,7 @@ export function comparePage() {
     copy: () => {
       const asked = between(at);
       return {
-        sql: `FROM diff_between(${sqlTime(asked.from ?? "1")}, ${sqlTime(asked.to)})`, path: "v1/diff", params: asked,
+        sql: sqlBetween("diff_between", asked, ["command", "outcome", "user"]), path: "v1/diff", params: asked,
         cli: ["history", "diff", ...cliOptions(asked)],
       };
     },

@@ -25,7 +25,7 @@ export function dashboardPage() {
       { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp (UTC)", width: 30, cell: (row) => plainUtc(row.lastUpdateTimestamp) },
       { name: "expires", value: (row) => row.expireTimestamp, cell: (row) => fromNow(row.expireTimestamp) },
     ],
-    copy: () => ({ sql: "FROM live_at(now())", path: "v1/brokers", params: {}, cli: null }),
+    copy: () => ({ sql: "FROM live_at(now())", path: "v1/brokers" }),
   });
   const none = h("p", { class: "quiet" }, "No broker has been silent for more than half of its timeout.");
   const silent = h("section", { "aria-label": "Brokers near expiry" }, h("h2", null, "Silent for more than half of their timeout"), none, near.element);

@@ -41,7 +41,7 @@ export function lifelinesPage() {
     ],
     copy: () => ({
       sql: "SELECT brokerName, key->>'brokerAddr' AS brokerAddr, validFrom, validTo, begunBy, endedBy FROM spans WHERE tableName = 'brokerLiveTable' ORDER BY brokerName, validFrom",
-      path: "v1/lifelines", params: windowOf(at), cli: null,
+      path: "v1/lifelines", params: windowOf(at),
     }),
   });
   put(table.heads.at(-1), h("div", { class: "lanehead" }, h("span", { class: "unseen" }, "Lifeline"), axis));

@@ -30,14 +30,14 @@ export function opsPage() {
       { name: "actions", title: "Actions", width: 22, value: () => "", cell: (row) => (at?.isNow ? actionButton({ "aria-label": `Delete ${row.key}`, on: { click: () => putKv(namespace.value.trim(), row.key, null, at) } }, "Delete…") : null) },
     ],
     copy: () => ({
-      sql: `SELECT * FROM rows_at('kvConfigTable', ${sqlTime(at.asOf)}) WHERE key->>'namespace' = ${quoted(namespace.value.trim())}`,
-      path: apiPath("kv", namespace.value.trim()), params: { as_of: at.asOf }, cli: null,
+      sql: `SELECT * FROM rows_at('kvConfigTable', ${sqlTime(at.asOf)}) WHERE (key->>'namespace') = ${quoted(namespace.value.trim())}`,
+      path: apiPath("kv", namespace.value.trim()), params: { as_of: at.asOf },
     }),
   });
   const config = new Table({
     caption: "NameServer config", key: (row) => row[0],
     columns: [{ name: "key", title: "Key", value: (row) => row[0] }, { name: "value", title: "Value", value: (row) => row[1] }],
-    copy: () => ({ sql: null, path: "v1/config", params: {}, cli: null }),
+    copy: () => ({ path: "v1/config" }),
   });
   const withheld = h("p", { role: "status" });
   const preservation = h("p");
@@ -49,12 +49,12 @@ export function opsPage() {
       { name: "logOffset", numeric: true, width: 12 },
       { name: "versions", title: "Versions", value: (row) => Object.entries(row.versions).map(([name, number]) => `${name} ${number}`).join(", ") },
       { name: "sql", title: "SQL", width: 12, value: () => "", cell: (row) => copyButton(() => ({
-        sql: `FROM rows_at('topicQueueTable', ${row.epoch})`, path: "v1/topics", params: { as_of: row.epoch }, cli: ["history", "diff", "--from", String(Math.max(1, row.epoch - 1)), "--to", String(row.epoch)],
+        sql: `FROM rows_at('topicQueueTable', ${row.epoch})`, path: "v1/topics", params: { as_of: row.epoch, details: "true" },
       })) },
     ],
-    copy: () => ({ sql: "FROM routeCommitTable ORDER BY epoch DESC", path: "v1/epochs", params: { limit: EPOCHS }, cli: null }),
+    copy: () => ({ sql: "FROM routeCommitTable ORDER BY epoch DESC", path: "v1/epochs", params: { limit: EPOCHS } }),
   });
-  const refused = copyButton(() => ({ sql: "FROM quarantineTable", path: "v1/epochs", params: { limit: 1 }, cli: null }));
+  const quarantine = copyButton(() => ({ sql: "FROM quarantineTable" }));
 
   function valueCell(row) {
     if (shown.has(row.key)) return h("code", null, row.value);
@@ -72,7 +72,7 @@ export function opsPage() {
   return {
     element: h("div", null, h("h2", null, "KV config"), h("p", null, h("label", null, "Namespace ", namespace)), form, kv.element,
       h("h2", null, "NameServer config"), withheld, config.element,
-      h("h2", null, "Self-preservation"), preservation, h("h2", null, "Quarantine"), h("p", null, "Records of the event log that are no valid events are in quarantineTable. Read it with SQL: ", refused),
+      h("h2", null, "Self-preservation"), preservation, h("h2", null, "Quarantine"), h("p", null, "Records of the event log that are no valid events are in quarantineTable. Read it with SQL: ", quarantine),
       h("h2", null, "Epochs"), epochs.element),
     async load(now) {
       at = now;

@@ -48,7 +48,6 @@ export function topicsPage() {
     copy: () => ({
       sql: "SELECT state FROM rows_at('topicQueueTable', " + sqlTime(at?.asOf ?? null) + ")",
       path: "v1/topics", params: { details: "true", limit: PAGE, as_of: at?.asOf },
-      cli: null,
     }),
   });
 

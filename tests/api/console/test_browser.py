@@ -162,6 +162,30 @@ def test_the_question_elsewhere_and_csv(tab: Watched) -> None:
 
 
 @pytest.mark.deep
+def test_copies_ask_for_the_rows_of_their_table(tab: Watched, console: Console) -> None:
+    """The filters, too. What has no words for them is not there."""
+
+    def copied(place: str, number: int = 0) -> dict[str, str]:
+        page = tab.go(place)
+        page.get_by_role("button", name="Copy as").nth(number).click()
+        areas = page.get_by_role("dialog", name="Copy as").locator("textarea").all()
+        return {area.get_attribute("aria-label") or "": area.input_value() for area in areas}
+
+    for filters in ("topic=payments", "command=WIPE_WRITE_PERM_OF_BROKER&outcome=applied", "brokerName=broker-a"):
+        rows = console.client.get(f"/v1/changes?{filters}&limit=1000&from=1&to=5").json()["changes"]
+        query = copied(f"audit?{filters}&from=1&as_of=5")["SQL"]
+        differences = console.client.get(f"/v1/diff?{filters}&limit=1000&from=1&to=5").json()["differences"]
+        found = copied(f"compare?{filters}&from=1&as_of=5")
+        with DuckLake(console.lake.lake_dir) as lake:
+            assert len(lake.connection.execute(query).fetchall()) == len(rows) > 0
+            if "SQL" in found:
+                assert len(lake.connection.execute(found["SQL"]).fetchall()) == len(differences)
+    assert set(copied("compare?command=REGISTER_BROKER&from=1")) == {"curl", "CLI"}
+    assert set(copied("audit?cluster=c1")) == {"curl", "CLI"}
+    assert set(copied("ops", 2)) == {"SQL", "CLI"}  # quarantineTable is not in the HTTP API
+
+
+@pytest.mark.deep
 def test_a_history_of_then_knows_nothing_of_later(tab: Watched, console: Console) -> None:
     """Nor does the same question elsewhere: its SQL finds those states."""
     page = tab.go(f"history/payments?as_of={PAST}")
