@@ -2,7 +2,9 @@
 // What the keys do.
 
 import { button, dialog, h } from "./dom.js";
+import { PAGES } from "./pages.js";
 
+const pages = Object.values(PAGES).filter(({ key }) => key);
 const KEYS = [
   [", .", "an epoch back, an epoch on (on the bar: arrows)"],
   ["< >", "ten epochs (on the bar: Page Up, Page Down)"],
@@ -14,7 +16,7 @@ const KEYS = [
   ["g", "go to an epoch or a time"],
   ["/", "filter"],
   ["r", "read again"],
-  ["d c l t x s a o", "Dashboard, Cluster, Lifelines, Topic, Compare, Reports, Audit Log, OPS"],
+  [pages.map(({ key }) => key).join(" "), pages.map(({ title }) => title).join(", ")],
 ];
 
 /** Show them. */

@@ -58,7 +58,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 
 
 def test_the_list_has_every_page() -> None:
-    found = re.search(r"const PAGES = \{(.*?)\n\};", (STATIC_DIR / "main.js").read_text(), re.DOTALL)
+    found = re.search(r"const PAGES = \{(.*?)\n\};", (STATIC_DIR / "pages.js").read_text(), re.DOTALL)
     assert found is not None
     assert set(re.findall(r"^  (\w+):", found[1], re.MULTILINE)) == {re.split(r"[/?]", place)[0] for place in PAGES}
 
