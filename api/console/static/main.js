@@ -62,7 +62,6 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", arrived);
 addEventListener("keydown", keyed);
-loadModule(kindOf(here())).catch(() => null); // while the session is asked for; arrived tells of a failure
 begin();
 
 /** Get the permissions of the user, load the page and the epochs, and subscribe from the newest epoch on. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages: title, what each is for, key, and how its module is loaded.
+// The pages: title, what each is for, key, and how its module is loaded. This module runs before main.js has its imports, so the
+// module of the first page is fetched with them.
+
+import { here } from "./place.js";
 
 export const PAGES = {
   dashboard: { title: "Dashboard", about: "See whether this routelake is ready, how much it holds, and what changed last.", load: async () => (await import("./page_dashboard.js")).dashboardPage, key: "d", isOfWindow: true },
@@ -24,3 +27,5 @@ export function loadModule(kind) {
   kind.loading ??= kind.load().then((make) => { kind.make = make; });
   return kind.loading;
 }
+
+loadModule(kindOf(here())).catch(() => null); // main.js tells of a failure
