@@ -148,10 +148,11 @@ def _own_processes() -> list[Path]:
 def _sockets(process: Path) -> set[str]:
     """Return the inodes of a process's sockets. Empty if the gateway may not look into the process."""
     found: set[str] = set()
+    folder = f"{process}/fd"
     with suppress(OSError):
-        for each in (process / "fd").iterdir():
+        for name in os.listdir(folder):
             with suppress(FileNotFoundError):  # it has just been closed
-                if match := _SOCKET.fullmatch(str(each.readlink())):
+                if match := _SOCKET.fullmatch(os.readlink(f"{folder}/{name}")):
                     found.add(match[1])
     return found
 
