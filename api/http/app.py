@@ -43,7 +43,7 @@ from api.http import (
 from api.http.auth import ADMITTED, Authenticator
 from api.http.body import BodyBudget
 from api.http.bounds import OF_ADDRESS
-from api.http.context import HttpContext
+from api.http.context import HttpContext, context_of
 from api.http.csrf import PROBES, SAFE_METHODS, TrustedOrigins
 from api.http.etag import WAITED
 from api.http.events import EventHub
@@ -304,7 +304,7 @@ def create_app(
             Exception: _on_defect,
         },
     )
-    app.context = app.state.context = context
+    app.context = context
     app.sites = TrustedOrigins(settings)
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for router in ROUTERS:
@@ -338,7 +338,7 @@ def _not_admitted(request: Request) -> Problem | None:
     operation = getattr(request.scope.get("route"), "operation_id", None) or "other"
     if ADMITTED in request.scope or OPERATIONS.get(operation, Role.READER) is None:
         return None
-    guard = request.app.state.context.guard
+    guard = context_of(request).guard
     try:
         _ = guard.reader(request) if request.method in SAFE_METHODS else guard.writer(request)
     except RoutelakeError as refusal:

@@ -55,6 +55,6 @@ class HttpContext:
 
 def context_of(request: Request) -> HttpContext:
     """Return the context of the application that got the request."""
-    context = request.app.state.context
+    context = request.app.context
     assert isinstance(context, HttpContext)
     return context
