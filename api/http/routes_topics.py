@@ -208,24 +208,22 @@ async def get_route(request: Request, topic: TopicPath, query: Annotated[RouteQu
         crowded = await _until_changed(request, reading, topic, query.wait)
         reading.context.guard.reader_again(request)
     found = reading.answers.route(reading.view, topic)
+    digest = NOTHING if found is None else found.digest
+    headers = {**read_headers(reading.position, digest), **(CROWDED if crowded else {})}
     if found is None:
         check_name(topic_problem(topic), "topic")
-        headers = {**read_headers(reading.position, NOTHING), **(CROWDED if crowded else {})}
-        if query.is_empty_fine and matches(if_none_match(request.headers.raw), NOTHING):
-            return Response(status_code=304, headers=headers)
-        if query.is_empty_fine:
-            return Response(_EMPTY_ROUTE, 200, {"content-type": JSON, **headers})
-        raise Problem(
-            TOPIC_NOT_EXIST,
-            f"no topic route info in name server for the topic: {topic}; "
-            f"GET /v1/topics/{quote(topic, safe='')}/changes has its changes",
-            headers=headers,
-        )
-    headers = {**read_headers(reading.position, found.digest), **(CROWDED if crowded else {})}
-    if matches(if_none_match(request.headers.raw), found.digest):
+        if not query.is_empty_fine:
+            raise Problem(
+                TOPIC_NOT_EXIST,
+                f"no topic route info in name server for the topic: {topic}; "
+                f"GET /v1/topics/{quote(topic, safe='')}/changes has its changes",
+                headers=headers,
+            )
+    if matches(if_none_match(request.headers.raw), digest):
         return Response(status_code=304, headers=headers)
+    body = _EMPTY_ROUTE if found is None else found.body
     # In the order of the fast path.
-    return Response(found.body, 200, {"content-type": JSON, "content-length": str(len(found.body)), **headers})
+    return Response(body, 200, {"content-type": JSON, "content-length": str(len(body)), **headers})
 
 
 async def _past_route(
