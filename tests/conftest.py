@@ -47,7 +47,10 @@ settings.register_profile("deep", settings.get_profile("ordinary"), derandomize=
 
 _NOT_FAST = (
     *("dev/benchmarks", "differential", "e2e", "namesrv_checklist", "ops/backup", "ops/doctor"),
-    *("pipelines/spark", "fault_injection/test_sample.py"),
+    *("pipelines/spark", "fault_injection/test_sample.py", "fault_injection/test_power_cut.py"),
+    *("api/http/test_proxies.py", "api/http/test_openapi_fuzz.py", "api/settings/test_config_update.py"),
+    *("deploy/test_wheel.py", "lake/test_publisher.py", "lake/history/intervals/test_keeper.py"),
+    *("lake/history/test_timeline.py", "lake/history/test_past.py", "lake/history/test_diff.py"),
     *("api/http/test_fast_path.py", "api/http/test_fast_path_connections.py", "api/http/test_limits.py"),
     *("api/http/test_self_preservation.py", "api/console/test_browser.py"),
     *("api/gateway/test_large_registrations.py", "eventlog/test_worker.py", "api/gateway/test_offset_tokens.py"),
