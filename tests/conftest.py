@@ -5,7 +5,7 @@
 the same examples, so that a failure on a branch is that branch's.
 
 ``--fast`` leaves out tests marked ``jvm`` or ``deep`` and those of `_NOT_FAST`, and draws few examples: an answer
-within a minute, to be followed by all of them.
+within minutes, to be followed by all of them.
 
 With pytest-xdist the tests of a file run in one worker, as they may share what a module has, and so do all files with the
 same ``xdist_group``: one worker makes what they share. The longest come first, by durations.json. Files that start JVMs,
