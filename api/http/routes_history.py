@@ -320,10 +320,14 @@ async def _timeline(
     )
     is_nothing = not found.intervals and found.next_cursor is None and query.cursor is None
     if is_nothing and not query.is_empty_fine:
-        when = "never was" if window == Window() else "was at no point in time asked for"
+        when = "" if window == Window() else " at the requested points in time"
         behind = context_of(request).events_not_in_tables
-        later = f"; the tables do not have the last {behind} events yet, see GET /healthz/fold" if behind else ""
-        raise Problem(problem, f"there {when} a {what} {name!r}, up to epoch {position.epoch}{later}")
+        later = (
+            f". The tables do not have the last {behind} events yet: repeat the request in some seconds"
+            if behind
+            else ""
+        )
+        raise Problem(problem, f"the history up to epoch {position.epoch} has no {what} {name!r}{when}{later}")
     body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
     if found.next_cursor is not None:
         body["nextCursor"] = found.next_cursor

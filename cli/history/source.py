@@ -156,8 +156,8 @@ def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answe
             ask = topic_timeline if kind == "topics" else broker_timeline
             found = ask(history, name, window, limit=limit, cursor=cursor)
             if not found.intervals and found.next_cursor is None and cursor is None:
-                when = "never was" if window == Window() else "did not exist at the requested points in time"
-                raise RoutelakeError(f"there {when} a {_KINDS[kind]} {name!r}")
+                when = "" if window == Window() else " at the requested points in time"
+                raise RoutelakeError(f"the history has no {_KINDS[kind]} {name!r}{when}")
             return {"intervals": list(map(shown.interval_members, found.intervals)), "nextCursor": found.next_cursor}
         case _:
             topic = path[1]

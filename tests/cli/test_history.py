@@ -150,7 +150,7 @@ def test_timeline_and_blame(past: Past, source: str) -> None:
     (perm,) = (line.split() for line in blamed if "perm" in line.split())
     assert (perm[2], perm[-2]) == ("4", "WIPE_WRITE_PERM_OF_BROKER")
     assert blamed[-1].startswith(f"as of epoch {past.wiped} of 20")
-    for words, says in ((["timeline", "t 4"], "there never was a topic"), (["blame", "t3"], "had no route")):
+    for words, says in ((["timeline", "t 4"], "has no topic 't 4'"), (["blame", "t3"], "had no route")):
         refused = cli(*words, *where(past, source))
         assert (refused.returncode, refused.stdout) == (1, "")
         assert says in refused.stderr
