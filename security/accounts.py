@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accounts: who there is, by which proofs, and what each may do. `security.accounts_file` reads them from a file.
+"""Accounts: their names, proofs and permissions. `security.accounts_file` reads them from a file.
 
 whiteRemoteAddress has RocketMQ's own forms of a rule:
 
-``10.0.0.1``, ``::1``; ``*``, ``*.*.*.*``, ``*:*:*:*:*:*:*:*`` (all); a number or a range of them in the last places,
-``10.0.3-5.*``, ``10.0.0.1-9``; several, ``10.0.0.{1,2}`` or ``10.0.0.1,10.0.0.2``. Of IPv6 the same, with ``:``.
+- ``10.0.0.1``, ``::1``
+- ``*``, ``*.*.*.*``, ``*:*:*:*:*:*:*:*`` (all addresses)
+- a number or a range of numbers in the last places: ``10.0.3-5.*``, ``10.0.0.1-9``
+- several addresses: ``10.0.0.{1,2}`` or ``10.0.0.1,10.0.0.2``
+- the same for IPv6, with ``:``
 
-Here, one form more than there: a network, ``10.0.0.0/8``. Somebody who comes over IPv6 with an IPv4 address in it
+routelake adds one form: a network, ``10.0.0.0/8``. A peer that comes over IPv6 with an embedded IPv4 address
 (::ffff:10.0.0.1) has that IPv4 address.
 
 Source (4.9.8): org.apache.rocketmq.acl.plain.RemoteAddressStrategyFactory, org.apache.rocketmq.acl.common.AclUtils.
@@ -31,7 +34,7 @@ _ALL: Final = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 
 
 def address_of(host: str) -> Address | None:
-    """An address as the rules compare it; None where there is none (a socket without one)."""
+    """Return an address as the rules compare it. None without an address (a socket may have none)."""
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -43,7 +46,7 @@ def rule(text: str) -> Matches:
     """Parse an address rule to a function that matches addresses.
 
     Raises:
-        ValueError: The rule has another form; the text names the expected forms.
+        ValueError: The rule has another form. The text names the expected forms.
     """
     given = text.strip()
     if given in _ALL:
@@ -74,7 +77,7 @@ def _any_of(texts: list[str]) -> Matches:
 
 
 def _ranges(text: str) -> Matches:
-    """A rule whose last places are ranges, `*` for all there is in one."""
+    """Parse a rule with ranges in its last places. `*` is the range of all numbers."""
     is_v6 = ":" in text
     parts = text.split(":" if is_v6 else ".")
     base, highest = (16, 0xFFFF) if is_v6 else (10, 255)
@@ -109,14 +112,14 @@ class Account(NamedTuple):
 
     Attributes:
         user: AccessKey and name of the account.
-        role: Role, which decides what the account may do.
-        clusters: Clusters that a broker may speak for; empty: any.
-        broker_names: Broker names that a broker may speak for; empty: any.
-        secret_key: Key for its signatures; None: it cannot sign.
-        token_digest: SHA-256 of its bearer token; None: it has none.
-        token_expires_s: Seconds since the epoch from which on the token is invalid; None: never.
-        certificates: Names of client certificates that are its own, as `schemas.tls.certificate_names` gives them.
-        white: Match of the addresses that need no signature; None: none.
+        role: Role, which decides about permissions.
+        clusters: Clusters that a broker may speak for. Empty: any.
+        broker_names: Broker names that a broker may speak for. Empty: any.
+        secret_key: Key for its signatures. None: it cannot sign.
+        token_digest: SHA-256 of its bearer token. None: it has no token.
+        token_expires_s: Time from which on the token is invalid, in seconds since the epoch. None: never.
+        certificates: Names of its client certificates, as `schemas.tls.certificate_names` gives them.
+        white: Match of the addresses that need no signature. None: every address needs one.
     """
 
     user: str
@@ -130,7 +133,7 @@ class Account(NamedTuple):
     white: Matches | None = None
 
     def __repr__(self) -> str:
-        """Without its secrets."""
+        """Return a text without the account's secrets."""
         return f"Account({self.user!r}, {self.role.word})"
 
     def identity(self, by: Shown) -> Identity:
@@ -143,15 +146,15 @@ GLOBAL_USER: Final = "globalWhiteRemoteAddresses"
 
 
 class Accounts:
-    """All accounts at one time. Never changes."""
+    """All accounts at one time. It never changes."""
 
     def __init__(
         self, accounts: Iterable[Account] = (), white: Iterable[Matches] = (), white_role: Role = Role.BROKER
     ) -> None:
-        """Take accounts in.
+        """Index the accounts.
 
         Args:
-            accounts: The accounts; names, tokens and certificates are different.
+            accounts: Accounts. Names, tokens and certificates are unique.
             white: Addresses that need no account.
             white_role: Role of peers at these addresses.
         """
@@ -171,10 +174,10 @@ class Accounts:
         Args:
             fields: The request's extFields.
             body: The request's raw body.
-            host: IP address of the other end.
+            host: IP address of the peer.
 
         Returns:
-            The identity, or the reason why there is none. None if the request names no AccessKey.
+            Identity, or the reason why there is no identity. None if the request names no AccessKey.
         """
         user = fields.get(ACCESS_KEY)
         if not user:
@@ -184,7 +187,7 @@ class Accounts:
             return Unproven("unknown-key", f"AccessKey {user[:64]!r} is not known here")
         address = None if account.white is None else address_of(host)
         is_white = address is not None and account.white is not None and account.white(address)
-        if is_white and account.role is Role.ADMIN:  # whose signature shows less: others may have heard it
+        if is_white and account.role is Role.ADMIN:  # a signature proves less, because others may have seen it
             return account.identity("address")
         if is_signed_by(account.secret_key, fields, body):
             return account.identity("signature")
@@ -194,7 +197,7 @@ class Accounts:
         return Unproven("bad-signature", f"Signature of AccessKey {user[:64]!r} {why}", user)
 
     def by_certificate(self, names: Iterable[str]) -> Identity | Unproven | None:
-        """Identify the account whose verified client certificate has these names; None if there is no such account."""
+        """Identify the account of a verified client certificate by its names. None if there is no such account."""
         found = {account.user: account for name in names if (account := self._by_certificate.get(name)) is not None}
         if len(found) > 1:
             users = " and ".join(sorted(found))
@@ -202,7 +205,7 @@ class Accounts:
         return next((account.identity("certificate") for account in found.values()), None)
 
     def by_address(self, host: str) -> Identity | None:
-        """Identify a peer by its address: the first account there without secretKey, or one that needs no account."""
+        """Identify a peer by its address: the first account without secretKey for it, or an address without account."""
         if not self._by_address and not self._white:
             return None
         address = address_of(host)
@@ -220,7 +223,7 @@ class Accounts:
             token: The token as sent.
             now_s: Current time, in seconds since the epoch.
         """
-        found = self._by_digest.get(digest_of(token))  # what the time of this tells of a digest is of no use
+        found = self._by_digest.get(digest_of(token))  # the time of the look-up leaks nothing useful about a digest
         if found is None:
             return Unproven("unknown-token", "that token is not known here")
         if found.token_expires_s is not None and now_s >= found.token_expires_s:
@@ -231,18 +234,18 @@ class Accounts:
 def identify(
     accounts: Accounts, fields: Mapping[str, str] | None, body: bytes, host: str, otherwise: Identity | Unproven | None
 ) -> Identity | Unproven:
-    """Identify the sender of a request over remoting: by its signature, else by its connection.
+    """Identify the sender of a request over remoting by its signature, or else by its connection.
 
-    A signature that is wrong is always refused; an AccessKey that is not known here, which may be meant for
-    brokers, counts as none. If the connection shows the admin who has signed, too, that is the proof that counts:
-    nobody else can send over that connection what they have heard.
+    A wrong signature is always refused. An unknown AccessKey counts as none, because it may be meant for brokers. If
+    the connection identifies the admin that has signed, too, the identity of the connection counts: other peers that
+    have seen the signature cannot send over that connection.
 
     Args:
         accounts: Accounts that are valid now.
         fields: The request's extFields.
         body: The request's raw body.
-        host: IP address of the other end.
-        otherwise: Identity of the connection: `by_certificate`, else `by_address`.
+        host: IP address of the peer.
+        otherwise: Identity of the connection: `by_certificate`, or else `by_address`.
     """
     by_signature = accounts.by_signature(fields, body, host) if fields else None
     if isinstance(by_signature, Identity):
@@ -260,14 +263,14 @@ def digest_of(token: bytes) -> bytes:
 
 
 HASHED: Final = "sha256:"
-"""Begins a token that is given by its digest."""
+"""Prefix of a token that is given by its digest."""
 
 
 def written_digest(text: str) -> bytes:
     """Return the digest of a token that is written as it is, or as ``sha256:`` and the digest in hexadecimal.
 
     Raises:
-        ValueError: There is another text after ``sha256:``.
+        ValueError: The text after ``sha256:`` is not a digest.
     """
     if not text.startswith(HASHED):
         return digest_of(text.encode())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of accounts, read again when it, or a file that it refers to, has changed. A bad one changes nothing.
+"""A file of accounts that is read again after it, or a file that it refers to, has changed. A bad file changes nothing.
 
-A change is taken at the second look that finds it. A file that may be the first part of another, since it is shorter,
-ends within a line or lacks an account, is taken at the fifth: YAML that is cut off is often YAML.
+A change is accepted at the second look that finds it. A file may be incomplete if it is shorter than before, ends
+within a line or lacks an account. Such a file is accepted at the fifth look, because truncated YAML is often valid.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from security.accounts_text import FileError, parse_accounts
 from security.watched_files import SETTLED_LOOKS, WatchedFiles, stamps_of
 
 CUT_OFF_LOOKS: Final = 5
-"""Number of consecutive looks with the same file after which the file counts as complete, whatever its contents."""
+"""Number of consecutive looks with the same result after which a file with any contents counts as complete."""
 
 
 class AccountsFile:
-    """The accounts in a file.
+    """Accounts in a file.
 
     Attributes:
-        current: The accounts as last read without error.
-        problem: Reason why the file cannot be used as it is now; None: it can.
+        current: Accounts of the last read without error.
+        problem: Reason why the current file cannot be used. None if it can.
         loads: Number of times that the file was read without error.
     """
 
@@ -35,8 +35,8 @@ class AccountsFile:
         """Read the file.
 
         Args:
-            path: Path of the file; references in it are relative to its folder.
-            environ: Values for ``env:NAME``; None: the environment of the process.
+            path: Path of the file. References in the file are relative to its folder.
+            environ: Values for ``env:NAME``. None: the environment of the process.
 
         Raises:
             SetupError: The file cannot be used.
@@ -55,9 +55,9 @@ class AccountsFile:
             raise SetupError(f"--auth {path}: {self.problem}. Correct the path or the file.")
 
     def check(self) -> bool:
-        """Read it again if something has changed, and nobody writes any more; whether `current` or `problem` changed.
+        """Read the file again after a complete change. Return whether `current` or `problem` changed.
 
-        Looks at the disk: call it off the event loop.
+        It reads the disk, so call it off the event loop.
         """
         found = self._watched.look(self._files)
         if found == self._files or self._watched.same_looks < SETTLED_LOOKS:
@@ -65,7 +65,7 @@ class AccountsFile:
         return self._load(is_whole=self._watched.same_looks >= CUT_OFF_LOOKS)
 
     def _load(self, *, is_whole: bool) -> bool:
-        """Read the files; False: this may be the first part of a file, and was not taken."""
+        """Read the files. Return False if the file may be incomplete and was not accepted."""
         before, self._files = self._files, stamps_of([self._path])
         try:
             text = self._path.read_text("utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a file of accounts: RocketMQ's plain_acl.yml, and what a NameServer needs beyond it.
+"""The text of a file of accounts: RocketMQ's plain_acl.yml, with additions for a NameServer.
 
 ::
 
@@ -16,11 +16,11 @@
         token: sha256:2bb80d53...         # for HTTP; or the token itself (16 characters at least), file:, env:
         tokenExpires: 2027-06-30T00:00:00Z
 
-The topic and group permissions of a broker's file say nothing about a NameServer, and are passed over.
+A broker's file may have permissions for topics and groups. They mean nothing to a NameServer, and are ignored.
 
 Source (4.9.8): org.apache.rocketmq.acl.plain.PlainPermissionManager, org.apache.rocketmq.acl.common.AclConstants.
 
-The YAML of the file is read as tables of text, each value with its line: `no` and `007` mean what is written.
+The YAML of the file is read as tables of text, each value with its line. So `no` and `007` are the text as written.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _MAX_CHARACTERS: Final = 4 * 1024 * 1024
 
 
 class FileError(ValueError):
-    """Error in a file, with its place; holds no value of the file."""
+    """Error in a file, with its place. It contains no value of the file."""
 
 
 class Value(NamedTuple):
-    """A value and the line, from 1, on which it begins. Null is ""."""
+    """A value and the line on which it begins, from 1. Null is ""."""
 
     line: int
     text: str | None = None
@@ -53,10 +53,10 @@ class Value(NamedTuple):
 
 
 def read_yaml(text: str) -> Value:
-    """The only document of a file; an empty file is an empty table.
+    """Return the only document of a file. An empty file is an empty table.
 
     Raises:
-        FileError: The text is no YAML, has a key twice, or an alias.
+        FileError: The text is not YAML, has a key twice, or has an alias.
     """
     if len(text) > _MAX_CHARACTERS:
         raise FileError(f"larger than {_MAX_CHARACTERS} characters")
@@ -96,10 +96,10 @@ def _value(node: yaml.Node) -> Value:
 
 
 Resolve = Callable[[str], str]
-"""Reader of a reference ``file:NAME`` or ``env:NAME``; raises ValueError with a sentence that shows no secret."""
+"""Reader of a reference ``file:NAME`` or ``env:NAME``. Raises ValueError with a sentence that shows no secret."""
 
 LEAST_SECRET: Final = 6
-"""Characters of a secretKey, as in RocketMQ (AclConstants.SECRET_KEY_MIN_LENGTH)."""
+"""Minimum length of a secretKey, as in RocketMQ (AclConstants.SECRET_KEY_MIN_LENGTH)."""
 
 LEAST_TOKEN: Final = 16
 """Minimum length of a token that is not given by its digest. If an attacker guesses it, the attacker is an admin."""
@@ -113,14 +113,14 @@ _OF_ACCOUNT: Final = _OF_BROKERS | {
 
 
 def parse_accounts(text: str, resolve: Resolve) -> Accounts:
-    """Read a file's text.
+    """Read the accounts from a file's text.
 
     Args:
         text: Text of the file.
-        resolve: Reads what the file refers to.
+        resolve: Reader of the file's references.
 
     Raises:
-        FileError: Something in it cannot be meant; the message names line or account, and shows no secret.
+        FileError: The file has an invalid entry. The message names line or account, and shows no secret.
     """
     top = _table(read_yaml(text), _TOP, "the file")
     accounts: dict[str, Account] = {}

@@ -12,14 +12,14 @@ Shown = Literal["signature", "certificate", "address", "token"]
 
 
 class Identity(NamedTuple):
-    """Identity of a peer, from its account. A peer without an account has none: see `Unproven`.
+    """Identity of a peer, from its account. For a peer without an account see `Unproven`.
 
     Attributes:
-        user: The account's name.
-        role: The account's role.
+        user: Name of the account.
+        role: Role of the account.
         by: Kind of proof.
-        clusters: Clusters that a broker may speak for; empty: any.
-        broker_names: Broker names that a broker may speak for; empty: any.
+        clusters: Clusters that a broker may speak for. Empty: any.
+        broker_names: Broker names that a broker may speak for. Empty: any.
     """
 
     user: str
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 
     @property
     def is_bound(self) -> bool:
-        """Return whether the peer may speak for some brokers only."""
+        """Return whether the peer may speak only for some brokers."""
         return bool(self.clusters or self.broker_names)
 
 
@@ -38,8 +38,8 @@ class Unproven(NamedTuple):
     """Failed proof of an identity.
 
     Attributes:
-        reason: Value of a fixed set: it becomes a metric's label.
-        remark: Text for a person; holds no secret.
+        reason: Value of a fixed set, which becomes the label of a metric.
+        remark: Text for people, without secrets.
         user: Account that the peer claims to be, if it exists.
     """
 

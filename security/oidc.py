@@ -18,12 +18,12 @@ from security.roles import Role
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""Signatures that are taken: none that a public key could make, and not `none`."""
+"""Accepted signature algorithms. A public key can make none of them, and `none` is not accepted."""
 
 ROLE_PREFIX: Final = "routelake:"
-"""Before a role in the claim: routelake:reader, routelake:broker, routelake:admin."""
+"""Prefix of a role in the claim: routelake:reader, routelake:broker, routelake:admin."""
 USER_PREFIX: Final = "oidc:"
-"""Before `sub`: an account of the file may have the same name."""
+"""Prefix of `sub`, because an account of the file may have the same name."""
 
 LEEWAY_S: Final = 30
 """Maximum difference between the issuer's clock and this one, in seconds."""
@@ -31,13 +31,13 @@ _TOKEN_BYTES: Final = 16 * 1024
 _REQUIRED: Final = ["iss", "aud", "exp", "sub"]
 
 Keys = Mapping[str, jwt.PyJWK]
-"""kid -> a public key; `NO_KID` -> the one key of a set that has no kid."""
+"""Public key by kid. The key `NO_KID` is for the only key of a set, if it has no kid."""
 NO_KID: Final = ""
-"""RFC 7517, 4.5: a kid is optional. Where a set has one key, there is nothing to choose between."""
+"""Key for a missing kid, which is optional (RFC 7517, 4.5). A set with one key needs none."""
 
 
 class Refusal(NamedTuple):
-    """Reason why a token proves no identity. ``is_stranger``: its key may be one that the issuer has made since."""
+    """Reason why a token proves no identity. ``is_stranger``: the issuer may have made its key recently."""
 
     why: Unproven
     is_stranger: bool = False
@@ -47,15 +47,15 @@ _STRANGER: Final = Refusal(Unproven("unknown-token", "that token is signed by no
 
 
 def is_jwt(token: str) -> bool:
-    """Return whether a token looks like a JWT: a token of the file of accounts does not, or is found there first."""
+    """Return whether a token looks like a JWT. Tokens of the file of accounts do not, or are found there first."""
     return token.count(".") == 2 and len(token) <= _TOKEN_BYTES
 
 
 def keys_of(document: object) -> dict[str, jwt.PyJWK]:
-    """The public keys of a JWK set that sign in an algorithm of `ALGORITHMS`; others are passed over.
+    """Return the public keys of a JWK set that sign in an algorithm of `ALGORITHMS`. Others are ignored.
 
     Raises:
-        ValueError: The document is no JWK set.
+        ValueError: The document is not a JWK set.
     """
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
@@ -84,10 +84,10 @@ def keys_of(document: object) -> dict[str, jwt.PyJWK]:
 
 
 def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Identity, float] | Refusal:
-    """Identify the holder of a token, with the end of its validity in seconds since the epoch.
+    """Identify the holder of a token. Return the end of its validity, too, in seconds since the epoch.
 
     Args:
-        token: A JWT in its compact form.
+        token: JWT in its compact form.
         keys: Keys of the issuer.
         settings: Settings of the operator.
     """
@@ -123,7 +123,7 @@ def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Iden
 
 
 def _key(keys: Keys, kid: object) -> jwt.PyJWK | None:
-    """The key that a token names; the only one, where either side names none."""
+    """Return the key that a token names. If either side names no key, return the only key."""
     found = keys.get(kid) if isinstance(kid, str) else None
     if found is None and (NO_KID in keys or (kid is None and len(keys) == 1)):
         return next(iter(keys.values()))
@@ -150,14 +150,14 @@ def _why(error: jwt.PyJWTError) -> str:
 
 
 def _role(claims: Mapping[str, Any], path: str) -> Role | None:
-    """The highest role that a claim names."""
+    """Return the highest role that a claim names."""
     value = _at(claims, path)
     words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
     return max((role for role in Role if ROLE_PREFIX + role.word in words), default=None)
 
 
 def _at(claims: object, path: str) -> object:
-    """Return the value at a path: its longest part that is a name leads on, so that a name may hold dots."""
+    """Return the value at a path. A name may have dots, so the longest part of the path that is a name counts."""
     if not isinstance(claims, Mapping):
         return None
     if claims.get(path) is not None:

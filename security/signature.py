@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ACL 1.0: how RocketMQ's peers sign a request, and how that is checked.
+"""ACL 1.0: the signature that RocketMQ's peers add to a request, and its verification.
 
-The content is the *values* of all extFields but Signature, in the order of their keys, without anything between them,
-then the raw body. The request code, the opaque, the flag, the names of the fields and where one value ends and the next
-begins are not in it, nor is a nonce: who hears a signed request can send it again, also as another request whose values
-and body are the same text. `stray_field` leaves fewer ways to cut that text.
+The signed content is the *values* of all extFields except Signature, in the order of their keys, without separators,
+and then the raw body. It does not include the request code, the opaque, the flag, the names of the fields, the
+boundaries of the values, or a nonce. So a peer that has seen a signed request can send it again. It can also send
+another request, if values and body give the same text. `stray_field` leaves fewer ways to do that.
 
 Sources (5.5.0): org.apache.rocketmq.acl.common.AclUtils.combineRequestContent, AclSigner, AclClientRPCHook.
 """
@@ -26,7 +26,7 @@ SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 (the name of a field)
 SIGNING_FIELDS: Final = frozenset({ACCESS_KEY, SIGNATURE, SECURITY_TOKEN})
 
 ZONE_FIELDS: Final = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
-"""Clients sign before these are added, brokers after it (MQClientAPIImpl, BrokerOuterAPI)."""
+"""Fields that clients add after signing, and brokers before it (MQClientAPIImpl, BrokerOuterAPI)."""
 
 
 _C = RequestCode
@@ -47,21 +47,21 @@ _MAY_HAVE: Final[Mapping[int, frozenset[str]]] = {
     _C.UPDATE_NAMESRV_CONFIG: frozenset(),
     _C.GET_NAMESRV_CONFIG: frozenset(),
 }
-"""RequestCode -> the fields of its header class, of every release from 4.9 on. Only requests that change something, or
-that an admin alone may send."""
+"""Fields of a request's header class, of every release from 4.9 on, by RequestCode. Only for requests that change
+something, or that only an admin may send."""
 
 _HAS_BODY: Final = frozenset(
     {_C.REGISTER_BROKER, _C.QUERY_DATA_VERSION, _C.REGISTER_TOPIC_IN_NAMESRV, _C.UPDATE_NAMESRV_CONFIG}
 )
 _MAY_LACK: Final = frozenset({"clusterName"})
-"""DeleteTopicFromNamesrvRequestHeader has it from 5.0 on."""
+"""Fields that may be missing: DeleteTopicFromNamesrvRequestHeader has clusterName from 5.0 on."""
 _OF_ADMINS: Final = frozenset(code for code, role in NEEDED.items() if role is Role.ADMIN)
 
 
 def stray_field(code: int, fields: Mapping[str, str], body: bytes) -> str | None:
     """Return the difference of a signed request from those that peers send, or None without a difference.
 
-    A value or a body that the request has no use for is a place to put what is left of another signed text.
+    A value or a body that the request does not use is a place for the rest of another signed text.
 
     Args:
         code: RequestCode of the request.
@@ -81,23 +81,23 @@ def stray_field(code: int, fields: Mapping[str, str], body: bytes) -> str | None
 
 
 def sign(fields: Mapping[str, str], body: bytes, secret: str) -> str:
-    """The Signature of a request with these extFields, AccessKey among them.
+    """Return the Signature of a request with these extFields, which include AccessKey.
 
     Args:
-        fields: All but Signature, which is left out; a null value is an empty one.
-        body: As it is sent.
-        secret: The account's secretKey.
+        fields: All fields. Signature is ignored. A null value is an empty one.
+        body: Body as it is sent.
+        secret: secretKey of the account.
     """
     return _sign(sorted(fields), fields, body, secret)
 
 
 def is_signed_by(secret: str, fields: Mapping[str, str], body: bytes) -> bool:
-    """Return whether a request's Signature was made with this secret, over all its fields or all but those of a zone.
+    """Return whether this secret made a request's Signature, over all fields or all except those of a zone.
 
     Args:
-        secret: The secretKey of the account that AccessKey names.
+        secret: secretKey of the account that AccessKey names.
         fields: The request's extFields.
-        body: The raw body: neither inflated nor parsed.
+        body: Raw body, neither decompressed nor parsed.
     """
     given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
     keys = sorted(fields)
@@ -109,7 +109,7 @@ def is_signed_by(secret: str, fields: Mapping[str, str], body: bytes) -> bool:
 
 
 def signed(fields: Mapping[str, str] | None, body: bytes, access_key: str, secret: str) -> dict[str, str]:
-    """The extFields of a request with AccessKey and Signature (AclClientRPCHook.doBeforeRequest)."""
+    """Add AccessKey and Signature to the extFields of a request (AclClientRPCHook.doBeforeRequest)."""
     found = {**(fields or {}), ACCESS_KEY: access_key}
     return {**found, SIGNATURE: sign(found, body, secret)}
 
