@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded reports of many equal things: each kind at once, then seldom, and all kinds together within a rate.
+"""Bounded reports of many equal events: each kind at once, then rarely, and all kinds together within a rate.
 
-The rate is divided into shares: kinds that a stranger makes up in one share take nothing from another share.
+The rate is divided into shares. A peer that makes up many kinds in one share takes nothing from another share.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 INTERVAL_S: Final = 60.0
-"""Between two notices of one kind."""
+"""Minimum time between two reports of one kind, in seconds."""
 MOST_PER_S: Final = 5.0
-"""Notices of all shares together; as many of one share may come at once."""
+"""Maximum rate of reports of all shares together, per second. One share may send as many at once."""
 _MOST_KINDS: Final = 200
 """Maximum number of kinds in one share."""
 
@@ -25,7 +25,7 @@ class _Kind(Generic[T]):
     def __init__(self, reported_s: float, last: T) -> None:
         self.reported_s = reported_s
         self.count = 0
-        """Since it was reported."""
+        """Number of events since the last report."""
         self.last = last
 
 
@@ -37,27 +37,28 @@ class _Share(Generic[T]):
         self.allowance = MOST_PER_S
         self.at_s = 0.0
         self.forgotten = 0
-        """Counted of kinds that were dropped before they were told."""
+        """Number of events of kinds that were dropped before they were reported."""
 
 
 class Notices(Generic[T]):
-    """Decides what is told. Bounded, whatever peers think of. The caller has the clock."""
+    """Decides which events are reported. Its size is bounded for any number of kinds. The caller passes the time."""
 
     def __init__(self) -> None:
-        """Nothing was told yet."""
+        """Start without any report."""
         self._shares: dict[Hashable, _Share[T]] = {}
 
     def due(self, kind: Hashable, what: T, now_s: float, share: Hashable = None) -> int:
-        """Count one thing, and decide whether to report it now.
+        """Count one event, and decide whether to report it now.
 
         Args:
-            kind: Key that equal things have in common.
-            what: The thing, for `overdue`.
-            now_s: Current time, in seconds, of a clock that does not go back.
+            kind: Key that equal events have in common.
+            what: Event, for `overdue`.
+            now_s: Current time of a clock that does not go back, in seconds.
             share: Value of a fixed set, never chosen by a peer. Each share has as much room and time as any other.
 
         Returns:
-            Number of things of this kind since the last report, this one included, if it is to be reported now; else 0.
+            0 if the event is not to be reported now. Otherwise the number of events of this kind since the last report,
+            with this one.
         """
         of_share = self._shares.get(share)
         if of_share is None:
@@ -72,9 +73,9 @@ class Notices(Generic[T]):
         return self._told(of_share, known, now_s)
 
     def overdue(self, now_s: float) -> list[tuple[T, int]]:
-        """Return the things to report that were counted only: the last of each kind, and their number.
+        """Return the events to report that were only counted: the last of each kind, and their number.
 
-        Drop the kinds that were reported and did not come again since.
+        Drop the kinds that have not occurred since their last report.
         """
         found = []
         for share in self._shares.values():
@@ -87,7 +88,7 @@ class Notices(Generic[T]):
         return found
 
     def forgotten(self) -> dict[Hashable, int]:
-        """By share, how many were counted and will not be told, as there were too many kinds; from now on none."""
+        """Return by share the number of events that are not reported, because of too many kinds. Reset the numbers."""
         found = {name: share.forgotten for name, share in self._shares.items() if share.forgotten}
         for share in self._shares.values():
             share.forgotten = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision whether a request is permitted. A pure function, without I/O and without a clock."""
+"""Decision whether a request is permitted. A pure function without I/O and without a clock."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class OidcSettings(NamedTuple):
     """Settings that an operator has chosen.
 
     Attributes:
-        issuer: URL; `iss` of its tokens.
-        audience: `aud` of the tokens that are meant for routelake.
-        role_claim: The claim that holds roles: words with blanks between, or a list; dots lead into objects,
-            and a name may hold dots itself (the longest one that is there counts).
+        issuer: URL of the issuer, the `iss` of its tokens.
+        audience: `aud` of the tokens for routelake.
+        role_claim: Claim with the roles: words separated by blanks, or a list. Dots lead into objects. A name may have
+            dots itself, and the longest name that exists counts.
     """
 
     issuer: str
@@ -41,11 +41,11 @@ class AuthMode(StrEnum):
     OFF = "off"
     """No sender is authenticated."""
     AUDIT = "audit"
-    """No request is refused; requests that `enforce` would refuse are counted and named."""
+    """No request is refused. Requests that `enforce` would refuse are counted and logged."""
     ENFORCE_WRITES = "enforce-writes"
-    """Requests that need more than a reader are refused. Reads that `enforce` would refuse are counted and named."""
+    """Requests that need more than a reader are refused. Reads that `enforce` would refuse are counted and logged."""
     ENFORCE = "enforce"
-    """Everything needs an account."""
+    """Every request needs an account."""
 
 
 class Policy(NamedTuple):
@@ -53,11 +53,11 @@ class Policy(NamedTuple):
 
     Attributes:
         mode: Mode of access control.
-        admin_plaintext: Accept an admin's signature over plain TCP, too: an interceptor can delete every route.
-        require_tls: All signatures and tokens count over TLS only.
-        oidc: Issuer whose JWTs are accepted over HTTP, too; None: none.
-        admin_signature: Accept an admin's signature over TLS without a proof by the connection: a broker that gets
-            the same request from the admin can delete every route. `admin_plaintext` implies it.
+        admin_plaintext: Accept an admin's signature over plain TCP, too. An interceptor could delete every route.
+        require_tls: Accept signatures and tokens only over TLS.
+        oidc: Issuer of JWTs that are accepted over HTTP, too. None: no JWT is accepted.
+        admin_signature: Accept an admin's signature over TLS without a proof by the connection. A broker that gets
+            the same request from the admin could delete every route. `admin_plaintext` implies it.
     """
 
     mode: AuthMode = AuthMode.OFF
@@ -71,9 +71,10 @@ class Claim(NamedTuple):
     """A broker that a request speaks for.
 
     Attributes:
-        cluster: Cluster that the request names; None: none.
+        cluster: Cluster that the request names. None if it names none.
         broker_name: Broker name that the request names.
-        current_cluster: Cluster in which that brokerName is now; None: in none. A name in another cluster is another's.
+        current_cluster: Cluster that has this brokerName now. None if no cluster has it. A name in another cluster
+            belongs to another broker.
     """
 
     cluster: str | None
@@ -85,9 +86,9 @@ class Verdict(NamedTuple):
     """Decision on a request.
 
     Attributes:
-        is_refused: Whether the request ends here.
-        reason: Value of `REASONS`, also if only another mode refuses the request; "" if every mode lets it pass.
-        remark: Description of what is missing, for a person; holds no secret.
+        is_refused: Whether the request is refused.
+        reason: Value of `REASONS`, also if only another mode would refuse the request. "" if no mode would refuse it.
+        remark: Missing permission, as text for people without secrets.
     """
 
     is_refused: bool
@@ -115,7 +116,7 @@ def authorize(
 
     Args:
         policy: Policy of the operator.
-        needed: The least role; None for a request that no role may send.
+        needed: Lowest role that may send the request. None: no role may send it.
         found: Sender of the request, or the reason why it has no identity.
         claims: Brokers that the request speaks for.
         is_tls: Whether the connection is encrypted.
@@ -192,5 +193,5 @@ def _foreign(identity: Identity, claim: Claim) -> str | None:
 
 
 def _shown(name: str | None) -> str:
-    """A name that a peer has chosen, short and on one line."""
+    """Return a name that a peer has chosen, short and on one line."""
     return "null" if name is None else repr(name[:64])

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for one peer, and for all together: the settings, and the buckets that apply them. No I/O, no clock.
+"""Limits for one peer, and for all peers together: the settings, and the buckets that apply them. No I/O, no clock.
 
-A peer is a user, where an account says who it is, else an address (`remoting.codec.bounds.address_of`). Readers,
-brokers and admins have buckets of their own: too many requests of one kind affect neither that peer's other
-kinds nor other peers.
+A peer is a user if an account identifies it, or else an address (`remoting.codec.bounds.address_of`). Readers, brokers
+and admins have buckets of their own. So too many requests of one kind affect neither that peer's other kinds nor other
+peers.
 
-The three rates of bytes bound what one peer adds to event log and tables, whatever it writes: their flow of an hour and
-their burst come to less than 1 GB. `security.admission.usage` says what a write costs.
+The three rates of bytes bound the bytes that one peer can add to event log and tables: the flow of an hour and the
+burst come to less than 1 GB. `security.admission.usage` estimates the cost of a write.
 
-A rate is a token bucket for each key. A bucket holds at most its burst and fills at its rate; whoever takes what is
-in it is let through. So of any stretch of time no more is let through than the burst and what flowed in meanwhile.
-What a write costs may be known only when it is done: then it is charged, the bucket may fall below empty, and whoever
-comes next waits until it is above it again.
+A rate is a token bucket for each key. A bucket holds at most its burst and fills at its rate. A request passes if the
+bucket has its tokens. So in any period no more passes than the burst and the inflow of that period. If the cost of a
+write is known only after it, it is charged then, and the level may fall below zero. The next request waits until the
+level is above zero again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from schemas.errors import SetupError
 from security.roles import Role
 
 MAX_KEYS: Final = 10_000
-"""Maximum number of buckets of one kind, some 2 MB. The one that was used least recently is dropped."""
+"""Maximum number of buckets of one kind, some 2 MB. The bucket with the oldest use is dropped first."""
 
 
 class Buckets:
-    """Buckets of one kind. One thread at a time."""
+    """Buckets of one kind. Used by one thread at a time."""
 
     def __init__(self, per_s: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         """Start with full buckets.
@@ -38,21 +38,21 @@ class Buckets:
         Args:
             per_s: Units that flow into a bucket per second.
             burst: Units that a full bucket holds.
-            max_keys: For one more, the bucket that was not used for longest is forgotten, and is full when it is
-                asked for again.
+            max_keys: Maximum number of buckets. Beyond it, the bucket with the oldest use is dropped. It is full when
+                it is used again.
         """
         self._per_s = per_s
         self._burst = burst
         self._max_keys = max_keys
         self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """key -> (level, as of when)."""
+        """(level, time of the level) by key."""
 
     def __len__(self) -> int:
         """Return the number of buckets that are kept."""
         return len(self._filled)
 
     def level(self, key: str, now_s: float) -> float:
-        """Return the level of a bucket; below zero, the debt."""
+        """Return the level of a bucket. Below zero it is a debt."""
         found = self._filled.get(key)
         if found is None:
             return self._burst
@@ -60,36 +60,36 @@ class Buckets:
         return min(self._burst, level + self._per_s * max(0.0, now_s - then_s))
 
     def wait_s(self, key: str, now_s: float, cost: float = 0.0) -> float:
-        """Return the time until a bucket holds ``cost``, or is full, in seconds; 0.0 if it does now.
+        """Return the time until a bucket holds ``cost``, or is full, in seconds. 0.0 if it does so now.
 
         Args:
             key: Owner of the bucket.
             now_s: Current time, in seconds, of a clock that never goes back.
-            cost: Units to take. 0.0: they are charged later, and the bucket must not be below empty.
+            cost: Units to take. 0.0: they are charged later, and the level must not be below zero.
         """
         lacking = min(cost, self._burst) - self.level(key, now_s)
         return 0.0 if lacking <= 0 else lacking / self._per_s if self._per_s > 0 else float("inf")
 
     def take(self, key: str, now_s: float, cost: float = 1.0) -> float:
-        """Take units from a bucket if they are there; a refused request costs nothing.
+        """Take units from a bucket if it has them. A refused request costs nothing.
 
         Args:
             key: Owner of the bucket.
             now_s: Current time, in seconds, of a clock that never goes back.
-            cost: Units to take. More than a bucket holds is taken from a full one, which is then below empty.
+            cost: Units to take. More than the burst is taken from a full bucket, and its level is then below zero.
 
         Returns:
-            0.0 if the units were taken, else the time until they can be, in seconds.
+            0.0 if the units were taken. Otherwise the time until they can be taken, in seconds.
         """
         wait_s = self.wait_s(key, now_s, cost)
         if not wait_s:
             self.charge(key, now_s, cost)
         elif key in self._filled:
-            self._filled.move_to_end(key)  # whoever asks again and again is not forgotten
+            self._filled.move_to_end(key)  # a refused request counts as use, so the bucket is not dropped
         return wait_s
 
     def charge(self, key: str, now_s: float, cost: float) -> None:
-        """Take so much, whether it is there or not; a negative cost is given back."""
+        """Take units, also if the bucket does not have them. A negative cost is a refund."""
         then_s = self._filled[key][1] if key in self._filled else now_s
         self._filled[key] = min(self._burst, self.level(key, now_s) - cost), max(now_s, then_s)
         self._filled.move_to_end(key)
@@ -97,11 +97,11 @@ class Buckets:
             self._filled.popitem(last=False)
 
     def used(self, key: str, now_s: float) -> float:
-        """Return the part of its burst that a bucket lacks: 0.0 none, 1.0 all of it."""
+        """Return the used part of a bucket's burst: 0.0 for none, 1.0 for all of it."""
         return 1.0 - self.level(key, now_s) / self._burst
 
     def most_used(self, now_s: float) -> float:
-        """`used` of the bucket that lacks most."""
+        """Return `used` of the most used bucket."""
         return max((self.used(key, now_s) for key in self._filled), default=0.0)
 
 
@@ -117,7 +117,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits; None is no limit. On the command line the names have dashes.
+    """The limits. None is no limit. On the command line the names have dashes.
 
     Attributes:
         connections: Number of connections of one address to the NameServer's port.
@@ -162,7 +162,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FIELDS: Final = {field.name.replace("_", "-"): field.name for field in msgspec.structs.fields(Quotas)}
-"""Name of a quota -> its attribute."""
+"""Attribute by name of a quota."""
 
 NAMES: Final = tuple(FIELDS)
 
@@ -171,7 +171,7 @@ REQUESTS: Final[Mapping[Role, str]] = {
     Role.BROKER: "broker-requests-per-s",
     Role.ADMIN: "admin-requests-per-s",
 }
-"""Role -> the quota of its requests."""
+"""Quota of the requests by role."""
 
 HANDSHAKES: Final = "tls-handshakes-per-s"
 REFUSED_PROOFS: Final = "refused-proofs-per-min"
@@ -183,18 +183,18 @@ _PERIODS_S: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _PERIOD_WORDS: Final = {"s": "second", "min": "minute", "h": "hour"}
 
 LATER_S: Final = 60.0
-"""Until a number may have fallen."""
+"""Time after which a number may be lower, in seconds."""
 
 
 def parse(entries: Iterable[str]) -> Quotas:
-    """The settings that an operator has given.
+    """Read the limits that an operator has given.
 
     Args:
-        entries: ``NAME=VALUE`` each, or several with commas between them: a whole number, ``off``, or for a rate
-            ``RATE:BURST``. The later one wins.
+        entries: Texts ``NAME=VALUE``, or several in one text, separated by commas. A value is a whole number, ``off``,
+            or for a rate ``RATE:BURST``. A later entry overrides an earlier one.
 
     Raises:
-        SetupError: An entry cannot be understood; the message says which, and what may stand there.
+        SetupError: An entry is invalid. The message names the entry and the valid forms.
     """
     given: dict[str, int | Rate | None] = {}
     for entry in (part.strip() for text in entries for part in text.split(",")):
@@ -222,7 +222,7 @@ def _value(entry: str, text: str, default: int | Rate) -> int | Rate | None:
         raise SetupError(f"{OPTION} {entry!r}: expected NAME=VALUE with {forms}, or off.")
     if not isinstance(default, Rate):
         return numbers[0]
-    # Of a rate alone the burst keeps its proportion.
+    # If only the rate is given, the burst changes in proportion.
     return Rate(numbers[0], numbers[-1] if colon else max(1.0, numbers[0] * default.burst / default.per_period))
 
 
@@ -231,7 +231,7 @@ class Refusal(NamedTuple):
 
     Attributes:
         quota: Name of the exceeded quota.
-        remark: Text for a person: the exceeded limit and the option's name.
+        remark: Text for people: the exceeded limit and the option's name.
         retry_after_s: Time until a new attempt is useful, in seconds.
     """
 
@@ -241,10 +241,10 @@ class Refusal(NamedTuple):
 
 
 class Limiter:
-    """Recent usage of all peers. One thread at a time.
+    """Recent usage of all peers. Used by one thread at a time.
 
     Attributes:
-        quotas: The limits.
+        quotas: Limits.
     """
 
     def __init__(self, quotas: Quotas) -> None:
@@ -258,7 +258,7 @@ class Limiter:
                 self._buckets[name] = Buckets(rate.per_period * unit / period_s, rate.burst * unit)
 
     def take(self, name: str, who: str, now_s: float, cost: float = 1.0) -> Refusal | None:
-        """Take from a bucket; return None if it held enough, or if there is no such limit.
+        """Take from a bucket. Return None if it held enough, or if there is no such limit.
 
         Args:
             name: Name of a rate.
@@ -278,30 +278,30 @@ class Limiter:
         return buckets is not None and buckets.used(who, now_s) > 0.5
 
     def charge(self, name: str, who: str, now_s: float, cost: float) -> None:
-        """Take what has been used whether it is there or not; a negative cost is given back."""
+        """Charge what has been used, also if the bucket does not have it. A negative cost is a refund."""
         buckets = self._buckets.get(name)
         if buckets is not None:
             buckets.charge(who, now_s, cost)
 
     def owed(self, name: str, who: str, now_s: float) -> Refusal | None:
-        """Return why nothing more may be charged to a bucket now; None if it is not below empty. Nothing is taken."""
+        """Return why a peer may use nothing more now. None if the level is not below zero. Nothing is taken."""
         buckets = self._buckets.get(name)
         wait_s = 0.0 if buckets is None else buckets.wait_s(who, now_s)
         return self._refusal(name, who, wait_s) if wait_s else None
 
     def count(self, name: str, who: str, number: float) -> Refusal | None:
-        """Return why a peer may not have ``number`` of something; None if it may.
+        """Return why a peer may not have ``number`` of something. None if it may.
 
         Args:
             name: Name of a quota that limits a number.
-            who: Peer; empty: all peers together.
-            number: Number that there would be.
+            who: Peer. Empty: all peers together.
+            number: Number after the change.
         """
         limit = getattr(self.quotas, FIELDS[name])
         return None if limit is None or number <= limit * _unit(name) else self._refusal(name, who, LATER_S)
 
     def used(self, now_s: float) -> Mapping[str, float]:
-        """Return, by rate, the part of its burst that the busiest peer has used."""
+        """Return by rate the part of its burst that the busiest peer has used."""
         return {name: buckets.most_used(now_s) for name, buckets in self._buckets.items()}
 
     def _refusal(self, name: str, who: str, wait_s: float) -> Refusal:

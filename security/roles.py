@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles, and the one that each request needs: reader < broker < admin.
+"""Roles, and the role that each request needs: reader < broker < admin.
 
-RocketMQ's NameServer has none of this. What stock brokers, clients and mqadmin send decides the rows: a broker asks for
-105, 106 and 101, too, so a role has everything below it. A request that is not listed is denied to everybody, so a code
-that a later release adds is nobody's until somebody has decided whose it is.
+RocketMQ's NameServer has no roles. The requests of stock brokers, clients and mqadmin decide the table below. A broker
+sends 105, 106 and 101, too, so a role includes all lower roles. A request that is not listed is denied to every role.
+So a code of a later release stays denied until a role is chosen for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from schemas.codes import RequestCode
 
 
 class Role(IntEnum):
-    """Role of an account; each role includes the permissions of those below it.
+    """Role of an account. Each role includes the permissions of the lower ones.
 
     READER reads routes, topics and KV. BROKER registers and keeps alive the brokers that its account is bound to. ADMIN
     deletes, changes permissions, KV and settings.
@@ -33,7 +33,7 @@ class Role(IntEnum):
 
 
 def role_of(word: str) -> Role | None:
-    """The role of that name; None where there is none."""
+    """Return the role of that name. None if there is no such role."""
     return _BY_WORD.get(word)
 
 
@@ -57,10 +57,10 @@ _REQUESTS: Final[Mapping[Role, tuple[RequestCode, ...]]] = {
 }  # fmt: skip
 
 NEEDED: Final[Mapping[int, Role]] = {code: role for role, codes in _REQUESTS.items() for code in codes}
-"""RequestCode -> the least role that may send it to a NameServer."""
+"""Lowest role that may send a request to a NameServer, by RequestCode."""
 
 BOUND: Final = frozenset(_REQUESTS[Role.BROKER]) - {_R.GET_BROKER_MEMBER_GROUP}
-"""Requests that speak for a broker: an account that is bound to some may send them for those alone."""
+"""Requests that speak for a broker. An account that is bound to some brokers may send them only for those."""
 
 _OPERATIONS: Final[Mapping[Role | None, tuple[str, ...]]] = {
     None: ("health", "ready", "foldHealth", "nameServers"),
@@ -78,4 +78,4 @@ _OPERATIONS: Final[Mapping[Role | None, tuple[str, ...]]] = {
 }  # fmt: skip
 
 OPERATIONS: Final[Mapping[str, Role | None]] = {name: role for role, names in _OPERATIONS.items() for name in names}
-"""HTTP operationId -> the least role; None: anybody. One that is not listed is denied to everybody."""
+"""Lowest role by HTTP operationId. None: every client. An operation that is not listed is denied to every role."""

@@ -25,38 +25,38 @@ from security.policy import AuthMode, Policy, Verdict
 log = structlog.get_logger("routelake.gateway")
 
 CHECK_S: Final = 1.0
-"""Between two looks at the file of accounts."""
+"""Interval between two looks at the file of accounts, in seconds."""
 
 
 _NAME_CHARS: Final = 255
-"""Maximum length recorded of a topic's or a broker's name that a peer has chosen."""
+"""Maximum recorded length of a topic's or broker's name that a peer has chosen."""
 
 
 _REMARK_CHARS: Final = 1_000
-"""Maximum length recorded of a remark, which may name something that a peer has chosen."""
+"""Maximum recorded length of a remark, which may contain a name that a peer has chosen."""
 
 _MOST_WAITING: Final = 100
-"""Events that the log has not taken yet."""
+"""Maximum number of events that wait for the event log."""
 
 
 def _short(text: str | None, chars: int) -> str | None:
-    """A text as it may be kept and told, without half of a surrogate pair."""
+    """Return a text in a form for records: shortened, and without half of a surrogate pair."""
     return None if text is None else text[:chars].encode("utf-8", "replace").decode()
 
 
 class Refused(NamedTuple):
-    """A refusal to be recorded. ``verdict.is_refused`` is False if only a stricter mode refuses the request.
+    """A refusal to record. ``verdict.is_refused`` is False if only a stricter mode refuses the request.
 
     Attributes:
-        via: remoting or http.
+        via: Listener, remoting or http.
         request: Name of the RequestCode, or of the operation.
-        needed: The missing role; "" for a request that no role may send.
+        needed: Missing role. "" for a request that no role may send.
         peer: Address of the peer, host:port.
-        found: Identity of the sender, or the reason why there is none.
-        verdict: The decision, and the reason.
+        found: Identity of the sender, or the reason why it has no identity.
+        verdict: Decision and reason.
         topic: Topic that the request names.
         broker_name: Broker name that the request names.
-        times: Number of equal refusals since the last record, this one included.
+        times: Number of equal refusals since the last record, with this one.
     """
 
     via: str
@@ -71,24 +71,24 @@ class Refused(NamedTuple):
 
 
 class AccessControl:
-    """Access control for both listeners. Lives on the gateway's event loop.
+    """Access control for both listeners. Used on the gateway's event loop.
 
     Attributes:
         policy: Policy that the operator has chosen.
         accounts: Accounts that are valid now.
-        generation: Object that is replaced when the accounts change: an older result is invalid.
-        oidc: Issuer whose JWTs are accepted over HTTP; None: none.
+        generation: Object that is replaced when the accounts change. Then older results are invalid.
+        oidc: Issuer of the JWTs that are accepted over HTTP. None: no JWT is accepted.
     """
 
     def __init__(
         self, policy: Policy, file: AccountsFile | None, count: Callable[[AuthMode, Callable[[], bool]], Counter]
     ) -> None:
-        """Take the accounts that the file has now.
+        """Take the current accounts of the file.
 
         Args:
             policy: Policy that the operator has chosen.
-            file: File of the accounts; None: there are none.
-            count: Make the counter of refusals, of a mode and of whether the file is failing.
+            file: File of the accounts. None: there are no accounts.
+            count: Makes the counter of refusals. It gets the mode, and a function that returns whether the file fails.
         """
         self.policy: Final = policy
         self.accounts = Accounts() if file is None else file.current
@@ -108,12 +108,12 @@ class AccessControl:
 
     @property
     def problem(self) -> str | None:
-        """Reason why the file of accounts, or the issuer, cannot be used now, or None. The last good state holds."""
+        """Reason why the file of accounts, or the issuer, cannot be used now, or None. The last good state is used."""
         problem = None if self._file is None else self._file.problem
         return problem or (None if self.oidc is None else self.oidc.problem)
 
     def note(self, refused: Refused) -> None:
-        """Count a refusal, or a would-be one, and tell of it within bounds."""
+        """Count a refusal, or one that a stricter mode would make, and report it within bounds."""
         verdict = refused.verdict._replace(remark=_short(refused.verdict.remark, _REMARK_CHARS) or "")
         self._counter.labels(self.policy.mode, verdict.reason, refused.needed).inc()
         topic, broker_name = _short(refused.topic, _NAME_CHARS), _short(refused.broker_name, _NAME_CHARS)
@@ -150,14 +150,14 @@ class AccessControl:
             log.warning("more refusals, not logged one by one", listener=listener, reason=reason, count=count)
 
     def follow(self, tell: Callable[[Refused], None]) -> None:
-        """Tell of refusals, too, as many as are logged; with `log` of what would be one.
+        """Call back with refusals, as many as are logged. In mode `audit`, call back with would-be refusals, too.
 
-        With `enforce-writes` a read without an account is no event: there may be many, for good.
+        In mode `enforce-writes` a read without an account causes no event, because there may be many of them for ever.
         """
         self._followers.append(tell)
 
     def start(self) -> None:
-        """Watch the file from now on, and tell of what came too often to be told at once."""
+        """Start to watch the file, and to report the refusals that were only counted."""
         if self._file is not None and self._watching is None:
             watching = asyncio.get_running_loop().create_task(self._watch(self._file))
             self._watching = critical_task(watching, "accounts file watch")
@@ -165,7 +165,7 @@ class AccessControl:
             self.oidc.start()
 
     def stop(self) -> None:
-        """Watch it no more."""
+        """Stop watching."""
         if self._watching is not None:
             self._watching.cancel()
         if self.oidc is not None:
@@ -194,10 +194,10 @@ class AccessControl:
 
 
 class RefusalAudit:
-    """Writes the refusals that are logged to the event log, too. Lives on the gateway's event loop."""
+    """Writer of the logged refusals to the event log. Used on the gateway's event loop."""
 
     def __init__(self, gateway_id: str, append: Callable[[AccessRefused], Awaitable[object]]) -> None:
-        """Write one event for all refusals of a kind within a while.
+        """Write one event for all refusals of a kind within some time.
 
         Args:
             gateway_id: Id of the gateway, for the history.
@@ -208,7 +208,7 @@ class RefusalAudit:
         self._waiting: set[asyncio.Task[None]] = set()
 
     def record(self, refused: Refused) -> None:
-        """Write one; while the log does not keep up, the log lines and the metric have it alone."""
+        """Write a refusal. If too many events wait for the event log, only log line and metric have the refusal."""
         if len(self._waiting) < _MOST_WAITING:
             task = asyncio.get_running_loop().create_task(self._write(self._event(refused)))
             self._waiting.add(task)

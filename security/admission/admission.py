@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: permission and quota of each request, decided here alone, for remoting and HTTP alike.
+"""Admission: permission and quota of each request, decided only in this module, for remoting and HTTP.
 
-Each protocol authenticates its senders (`api.remoting.access`, `api.http.auth`) and says so by a `Sender`. Then a
-request is admitted in two steps, because no body is inflated or parsed for a sender that may not send the request:
+Each protocol authenticates its senders (`api.remoting.access`, `api.http.auth`) and passes the result as a `Sender`.
+Then a request is admitted in two steps, because no body is decompressed or parsed for a sender without permission:
 
 1. `Admission.request`, by the header: the role, the broker that the header names, and the rate of requests.
 2. `Admission.event`, by the decoded event: the brokers that the event names, and its cost. `Gateway.write` calls it for
@@ -28,12 +28,12 @@ Broker = tuple[str | None, str | None]
 
 
 class Sender(NamedTuple):
-    """The authenticated sender of one request.
+    """Authenticated sender of one request.
 
     Attributes:
-        actor: The sender's name in the history.
+        actor: Sender in the history.
         request: Name of the RequestCode, or the HTTP operation.
-        found: Its identity, or the reason why it has none.
+        found: Identity, or the reason why the sender has no identity.
         is_tls: Whether the connection is encrypted.
         topic: Topic that the header names, for the record of a refusal.
         broker_name: Broker name that the header names, for the record of a refusal.
@@ -50,11 +50,11 @@ class Sender(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """The decision on an event.
+    """Decision on an event.
 
     Attributes:
         is_written: False for a heartbeat that is answered without being written.
-        charge: Charge of the sender, to be refunded if nothing is written; None: no charge.
+        charge: Charge of the sender, to refund if nothing is written. None: no charge.
     """
 
     is_written: bool
@@ -67,19 +67,19 @@ _UNCHARGED: Final = Admitted(True)
 
 
 class Admission:
-    """Admits requests and events of one gateway. Lives on its event loop.
+    """Admission of the requests and events of one gateway. Used on its event loop.
 
     Attributes:
-        access: Accounts and policy. None: no sender is asked for an account.
-        quotas: The quotas of all peers.
+        access: Accounts and policy. None: no sender needs an account.
+        quotas: Quotas of all peers.
     """
 
     def __init__(self, quotas: GatewayQuotas | None = None, access: AccessControl | None = None) -> None:
-        """Admit by quotas and accounts.
+        """Use quotas and accounts.
 
         Args:
-            quotas: None: the defaults.
-            access: None, or one that is off: every sender has every permission.
+            quotas: Quotas of all peers. None: the defaults.
+            access: Accounts and policy. None, or one that is off: every sender has every permission.
         """
         self.quotas: Final = quotas or GatewayQuotas()
         self.access: Final = access if access is not None and access.is_on else None
@@ -96,18 +96,18 @@ class Admission:
         """Admit a request by its header.
 
         Args:
-            sender: The request's sender.
-            needed: The least role that may send it. None: no role.
-            brokers: Those that the header names.
-            view: Has the cluster of each broker.
-            otherwise: Decides where accounts do not: there are none, or their mode lets everybody pass. Raises.
+            sender: Sender of the request.
+            needed: Lowest role that may send it. None: no role.
+            brokers: Brokers that the header names.
+            view: View with the cluster of each broker.
+            otherwise: Decides if the accounts do not, because there are none or their mode permits everything. Raises.
 
         Returns:
-            The sender, with the brokers that are authorized.
+            Sender, with the brokers that are authorized.
 
         Raises:
-            AccessDeniedError: the sender lacks permission.
-            QuotaError: the sender has sent too many requests.
+            AccessDeniedError: The sender lacks permission.
+            QuotaError: The sender has sent too many requests.
         """
         brokers = frozenset(brokers)
         is_decided = self.access is not None and self.authorize(sender, needed, brokers, view)
@@ -127,16 +127,16 @@ class Admission:
         """Check the permission of a sender, and record a refusal.
 
         Args:
-            sender: The request's sender.
-            needed: The least role that may send it. None: no role.
-            brokers: Those that it speaks for. An account may be bound to some.
-            view: Has the cluster of each broker.
+            sender: Sender of the request.
+            needed: Lowest role that may send it. None: no role.
+            brokers: Brokers that the request speaks for. An account may be bound to some brokers.
+            view: View with the cluster of each broker.
 
         Returns:
-            Whether the accounts permit the request. False: they do not decide, or their mode lets it pass.
+            Whether the accounts permit the request. False: they do not decide, or their mode permits it.
 
         Raises:
-            AccessDeniedError: the sender lacks permission.
+            AccessDeniedError: The sender lacks permission.
         """
         access, found = self.access, sender.found
         if access is None:
@@ -157,7 +157,7 @@ class Admission:
     def verdict(
         access: AccessControl, sender: Sender, needed: Role | None, brokers: Iterable[Broker], view: RouteView | None
     ) -> Verdict:
-        """Decide as `authorize` does, and record nothing."""
+        """Decide as `authorize` does, without a record."""
         claims = tuple(Claim(*broker, _cluster_of(view, broker[1])) for broker in brokers)
         return authorize(access.policy, needed, sender.found, claims, is_tls=sender.is_tls)
 
@@ -165,7 +165,7 @@ class Admission:
         """Check that a sender may speak for brokers, and return it with these brokers.
 
         Raises:
-            AccessDeniedError: its account is bound to other brokers.
+            AccessDeniedError: The sender's account is bound to other brokers.
         """
         if not self._is_bound(sender):
             return sender
@@ -176,8 +176,8 @@ class Admission:
         return sender._replace(brokers=sender.brokers.union(unknown))
 
     def authorize_event(self, sender: Sender, event: AnyEvent, view: RouteView) -> Sender:
-        """`authorize_brokers` for the brokers that an event names. `event` does so, too."""
-        if not self._is_bound(sender):  # mostly so, and to list the brokers takes longer
+        """Do `authorize_brokers` for the brokers that an event names. `event` does so, too."""
+        if not self._is_bound(sender):  # the usual case, and cheaper than listing the brokers
             return sender
         return self.authorize_brokers(sender, _brokers_of(event), view)
 
@@ -197,17 +197,17 @@ class Admission:
         """Admit a decoded event, and charge its sender.
 
         Args:
-            sender: Admitted by `request`. None: the event is the gateway's own, and needs no permission.
-            event: The event.
-            payload: Encoded event, as the event log takes it.
-            view: The live view.
-            now_ms: The event log's time.
+            sender: Sender admitted by `request`. None: the event is the gateway's own, and needs no permission.
+            event: Event to admit.
+            payload: Encoded event in the form of the event log.
+            view: Live view.
+            now_ms: Time of the event log, in milliseconds.
             topics: Names of the topics of a registration. None: those of the event itself. A registration without
                 topics counts as a heartbeat.
 
         Raises:
-            AccessDeniedError: the sender's account is bound to other brokers.
-            QuotaError: the event exceeds a quota.
+            AccessDeniedError: The sender's account is bound to other brokers.
+            QuotaError: The event exceeds a quota.
         """
         if sender is not None and self.access is not None:
             self.authorize_event(sender, event, view)
@@ -224,7 +224,7 @@ class Admission:
 
 
 def _brokers_of(event: AnyEvent) -> Collection[Broker]:
-    """The brokers that an event speaks for."""
+    """Return the brokers that an event speaks for."""
     match event:
         case RegisterBroker():
             return [(event.cluster_name, name) for name in event.speaks_for]

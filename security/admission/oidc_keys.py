@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of an OpenID Connect issuer, fetched aside and kept; and who has a token of it.
+"""Keys of an OpenID Connect issuer, fetched in the background and cached, and identification of token holders.
 
-Keys are fetched at the start, every `REFRESH_S`, and when a token names one that is not known, once in `COOL_DOWN_S` at
-most. While the issuer cannot be asked, the keys of before stay.
+Keys are fetched at the start, every `REFRESH_S`, and when a token names an unknown key, but at most once in
+`COOL_DOWN_S`. While the issuer does not answer, the last keys stay in use.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _KNOWN_BYTES: Final = 4 * 1024 * 1024
 _ENTRY_BYTES: Final = 400
 
 Fetch = Callable[[str], Any]
-"""URL -> the JSON there; in any thread. Raises OSError, ValueError."""
+"""Function of a URL that returns its JSON. Called in any thread. Raises OSError, ValueError."""
 
 
 class Oidc:
-    """Tokens of one issuer. Lives on the gateway's event loop.
+    """Tokens of one issuer. Used on the gateway's event loop.
 
     Attributes:
-        problem: Reason why the last fetch of the keys failed; None: it succeeded.
+        problem: Reason why the last fetch of the keys failed. None if it succeeded.
     """
 
     def __init__(
@@ -52,30 +52,30 @@ class Oidc:
         fetch: Fetch | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Knows no key before `start`.
+        """Prepare, without keys before `start`.
 
         Args:
-            settings: The operator's.
-            fetch: Instead of asking the issuer over HTTP.
-            now_s: A clock that only goes forward.
+            settings: Settings of the operator.
+            fetch: Replacement for the request to the issuer over HTTP.
+            now_s: Clock in seconds that only goes forward.
         """
         self._settings = settings
         self._fetch = fetch or fetch_json
         self._now_s = now_s
         self._keys: Keys = {}
         self._known: BoundedCache[bytes, tuple[Identity, float]] = BoundedCache(_KNOWN_BYTES)
-        """Digest of a valid token -> identity and time of expiry."""
+        """Identity and time of expiry, by digest of a valid token."""
         self._tried_s = -COOL_DOWN_S
         self._trying: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
         self.problem: str | None = "the issuer's keys were not fetched yet"
 
     def start(self) -> None:
-        """Fetch the keys from now on."""
+        """Start to fetch the keys."""
         self._timer = critical_task(asyncio.get_running_loop().create_task(self._go_on()), "OIDC issuer's keys")
 
     def stop(self) -> None:
-        """Fetch them no more."""
+        """Stop fetching the keys."""
         for task in (self._timer, self._trying):
             if task is not None:
                 task.cancel()
@@ -86,7 +86,7 @@ class Oidc:
         return found if isinstance(found, Identity) else found.why
 
     async def prepare(self, token: str) -> None:
-        """Before `identify`: where a token names a key that is not known, ask the issuer, if that is not too often."""
+        """Prepare `identify`: if a token names an unknown key, fetch the keys, but not too often."""
         if not is_jwt(token):
             return
         found = self._look(token)
@@ -132,7 +132,7 @@ class Oidc:
             if keys.keys() != self._keys.keys():
                 log.info("OIDC issuer's keys loaded", keys=len(keys))
             self._keys, self.problem = keys, None
-            self._known = BoundedCache(_KNOWN_BYTES)  # a key that is gone makes nobody known any more
+            self._known = BoundedCache(_KNOWN_BYTES)  # a removed key identifies no token any more
         finally:
             self._trying = None
 
@@ -149,7 +149,7 @@ class Oidc:
 
 
 _HEADERS: Final = {"User-Agent": f"routelake/{release()}", "Accept": "application/json"}
-"""Some issuers refuse what Python's library calls itself."""
+"""Headers of the requests. Some issuers refuse the user agent of Python's library."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -158,11 +158,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def fetch_json(url: str) -> Any:  # noqa: ANN401 (JSON)
-    """GET; follows nothing.
+    """Return the JSON at a URL. Redirects are not followed.
 
     Raises:
-        OSError: There is no answer, or none with 200; the message names the address.
-        ValueError: The address is not safe, or the answer is no JSON, or too large.
+        OSError: There is no answer, or its status is not 200. The message names the address.
+        ValueError: The address is not safe, or the answer is not JSON, or it is too large.
     """
     shown = url[:200]
     if not is_safe(url):

@@ -2,10 +2,12 @@
 """Quotas of this gateway's peers, for both listeners: the current usage, and bounded records of refusals.
 
 Every write is charged before it goes to the event log, with an upper estimate of its bytes. Unused bytes are refunded
-to their bucket, in any order. The first write in a second is charged for its epoch, and for a partition that it writes
-anew; the changes of other writes in the same second need no further commit. Repeated requests of brokers are different:
-a heartbeat over its quota is answered as usual and not written while the last one is young, so that no broker expires
-for it. A registration that the view shows already counts as a heartbeat.
+to their bucket, in any order. The first write in a second is charged for its epoch, and for a partition that it
+rewrites. The changes of other writes in the same second need no further commit.
+
+Repeated requests of brokers are different. A heartbeat over its quota is answered as usual, but it is not written while
+the last one is recent. So no broker expires because of the quota. A registration that the view already shows counts as
+a heartbeat.
 """
 
 from __future__ import annotations
@@ -43,21 +45,21 @@ _YOUNG: Final = 0.25
 _NOT_OLD: Final = 0.5
 """Part of the broker's timeout: while its last heartbeat is younger, the next is not written if no quota is left."""
 _COUNT_S: Final = 30.0
-"""Between two counts of what the groups have."""
+"""Minimum interval between two counts of the groups' rows, in seconds."""
 _MOST_GUESSERS: Final = 10_000
 _COMING_S: Final = 10.0
-"""Maximum time for which new names count once, in seconds, until the view shows them."""
+"""Time for which new names that the view does not show yet are counted once, in seconds."""
 
 
 def peer_name(actor: Actor) -> str:
-    """Return the name of a peer for the quotas, over either protocol: the user, else the address."""
+    """Return the name of a peer for the quotas, over either protocol: the user, or else the address."""
     if actor.user is not None:
         return user_name(actor.user)
     return address_of_peer(actor.peer or "")
 
 
 def user_name(user: str) -> str:
-    """`peer_name` of a user: no address."""
+    """Return `peer_name` of a user. It differs from every address."""
     return f"user {user}"
 
 
@@ -68,7 +70,7 @@ class Charge(NamedTuple):
         quota: Quota that the bytes are charged to.
         who: Peer that is charged.
         cost: Charged bytes.
-        least: Bytes that the write takes on the event log, even if it changes nothing.
+        least: Bytes that the write takes on the event log, also if it changes nothing.
         names: Number of new names.
         coming: Names that count as existing until the view shows them, with the counter of such names.
     """
@@ -82,13 +84,13 @@ class Charge(NamedTuple):
 
 
 class GatewayQuotas:
-    """Quotas for the requests to one gateway. Lives on its event loop.
+    """Quotas for the requests to one gateway. Used on its event loop.
 
     Attributes:
         refused: Number of refusals, by quota.
-        charged_bytes: Bytes charged for writes, less the refunds, by quota.
-        unwritten: Heartbeats that were answered and not written.
-        guessers: Addresses that may be guessing, mostly none: see `is_guessing`.
+        charged_bytes: Bytes charged for writes minus refunds, by quota.
+        unwritten: Number of heartbeats that were answered without being written.
+        guessers: Addresses that may be guessing, usually none: see `is_guessing`.
     """
 
     def __init__(
@@ -101,8 +103,8 @@ class GatewayQuotas:
         """Create quotas without any usage.
 
         Args:
-            quotas: The limits; None: the defaults.
-            trusts_users: Whether, for requests that need an admin, only an admin has a user's name.
+            quotas: Limits. None: the defaults.
+            trusts_users: Whether only an admin has a user's name in requests that need an admin.
             clock: Clock in seconds that never goes back.
         """
         self._limiter = Limiter(quotas or Quotas())
@@ -112,7 +114,7 @@ class GatewayQuotas:
         self._refusals = Refusals("quota")
         self._second = -1
         self._paid: set[str | int] = set()
-        """Parts that this second's epoch writes once, and that a peer was charged for."""
+        """Parts that the epoch of this second writes once, and that were already charged to a peer."""
         self._counted_s = self._coming_since_s = -math.inf
         self._coming: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -122,21 +124,21 @@ class GatewayQuotas:
 
     @property
     def limits(self) -> Quotas:
-        """The limits in force."""
+        """Limits in force."""
         return self._limiter.quotas
 
     def used(self) -> Mapping[str, float]:
-        """Usage by rate: the share of its burst that the busiest peer has used, 0 to 1 and beyond."""
+        """Return by rate the part of its burst that the busiest peer has used, from 0 to 1 and beyond."""
         return self._limiter.used(self._clock())
 
     def refused_connections(self, quota: str, times: int) -> None:
-        """Listeners judge connections themselves, and bring here how often they refused one."""
+        """Set the number of refused connections, which the listeners count themselves."""
         self.refused[quota] = times
 
     # --- connections and requests ---
 
     def handshake(self, address: str) -> str | None:
-        """Return why an address gets no TLS handshake now; None: it gets one, which is charged."""
+        """Return why an address gets no TLS handshake now. None if it gets one, which is charged."""
         refusal = self._limiter.take(HANDSHAKES, address, self._clock())
         if refusal is None:
             return None
@@ -144,7 +146,7 @@ class GatewayQuotas:
         return refusal.remark
 
     def is_guessing(self, address: str) -> bool:
-        """Return whether too many proofs of an address were refused of late."""
+        """Return whether too many proofs of an address were refused recently."""
         if address not in self.guessers:
             return False
         if self._limiter.owed(REFUSED_PROOFS, address, self._clock()) is None:
@@ -158,11 +160,11 @@ class GatewayQuotas:
         self._limiter.charge(REFUSED_PROOFS, address, now_s, 1.0)
         if self._limiter.owed(REFUSED_PROOFS, address, now_s) is not None:
             if len(self.guessers) >= _MOST_GUESSERS:
-                self.guessers.clear()  # whoever guesses again is back at once
+                self.guessers.clear()  # an address that guesses again is added again at once
             self.guessers.add(address)
 
     def refuse_guess(self, address: str, peer: str) -> None:
-        """Let no further proof of an address come to judgement, where `is_guessing`.
+        """Refuse another proof of an address if it `is_guessing`.
 
         Args:
             address: Address of the sender.
@@ -174,7 +176,7 @@ class GatewayQuotas:
         self._check(self._limiter.owed(REFUSED_PROOFS, address, self._clock()), peer)
 
     def request(self, role: Role, who: str, peer: str) -> None:
-        """Let a request pass.
+        """Admit a request.
 
         Args:
             role: Role that the request needs.
@@ -186,15 +188,15 @@ class GatewayQuotas:
         """
         self._check(self._limiter.take(REQUESTS[role], who, self._clock()), peer)
 
-    # --- signs of life ---
+    # --- heartbeats ---
 
     def admit_heartbeat(self, actor: Actor, payload_bytes: int, live: LiveInfo | None, now_ms: int) -> bool:
-        """Return whether a heartbeat is to be written; if not, it is answered as if it were.
+        """Return whether to write a heartbeat. If not, it is answered as if it were written.
 
         Args:
             actor: Sender of the heartbeat.
             payload_bytes: Size of its event's payload, in bytes.
-            live: Row of the broker in the live view; None: it has none.
+            live: Row of the broker in the live view. None if it has none.
             now_ms: Time of the event log, in milliseconds.
 
         Raises:
@@ -206,7 +208,7 @@ class GatewayQuotas:
             age_ms = now_ms - live.last_update_ms
             age = age_ms / max(1, live.heartbeat_timeout_ms)
         if age < _YOUNG and self._limiter.is_low(HEARTBEAT_BYTES, who, now_s):
-            self.unwritten += 1  # what is left is for those that need it
+            self.unwritten += 1  # the rest of the quota is for heartbeats that need it
             return False
         refusal = self._limiter.take(HEARTBEAT_BYTES, who, now_s, log_size)
         if refusal is None:
@@ -229,17 +231,17 @@ class GatewayQuotas:
         """Charge a registration with its topics.
 
         Args:
-            event: The registration. Its topics may be left out.
+            event: Registration. Its topics may be left out.
             names: Names of its topics.
-            payload: The event as the log takes it.
-            view: The live view.
+            payload: Event in the form of the event log.
+            view: Live view.
 
         Raises:
             QuotaError: A quota is exceeded.
         """
         who, name, peer = peer_name(event.actor), event.broker_name, event.actor.peer
         is_new, (new_rows, new_names) = name not in view.groups, new_topics(event, names, view)
-        if new_names:  # many brokers bring the same ones at once
+        if new_names:  # many brokers may bring the same names at once
             topics, coming = view.topics, self._coming
             new_names = sum(topic not in topics and not coming.get(topic) for topic in names)
         after = self._usage.after(who, event, len(names), new_rows, payload, view)
@@ -262,7 +264,7 @@ class GatewayQuotas:
         return charge._replace(coming=(self._coming, names))
 
     def reading(self, actor: Actor, size_bytes: int) -> None:
-        """Let a large registration be read; until `reading_has_ended` it counts as so much.
+        """Admit the reading of a large registration. Until `reading_has_ended` it counts as ``size_bytes``.
 
         Raises:
             QuotaError: The quota is exceeded.
@@ -271,11 +273,11 @@ class GatewayQuotas:
         self._check(refusal, actor.peer)
 
     def reading_has_ended(self, actor: Actor, more_bytes: int) -> None:
-        """Charge what it cost beyond that; less than nothing gives back."""
+        """Charge the cost beyond that size. A negative number is a refund."""
         self._limiter.charge(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), more_bytes)
 
     def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
-        """Charge any other event that may change something; None where it costs nothing.
+        """Charge any other event that may change something. Return None if it costs nothing.
 
         Raises:
             QuotaError: A quota is exceeded.
@@ -297,13 +299,13 @@ class GatewayQuotas:
         """Refund the bytes that a write was charged and did not use.
 
         Args:
-            charge: Charge of the write; None: no charge.
-            is_written: Whether it is on the log, or may be.
+            charge: Charge of the write. None: no charge.
+            is_written: Whether the write is on the log, or may be.
         """
         if charge is None:
             return
         now_s = self._clock()
-        self._paid.clear()  # whoever comes next pays for the epoch
+        self._paid.clear()  # the next write pays for the epoch
         unused = charge.cost - (charge.least if is_written else 0)
         self.charged_bytes[charge.quota] -= unused
         self._limiter.charge(charge.quota, charge.who, now_s, -unused)
@@ -312,20 +314,20 @@ class GatewayQuotas:
             coming, names = charge.coming
             coming.subtract(iter(names))
 
-    # --- what groups have ---
+    # --- rows of groups ---
 
     def is_count_due(self) -> bool:
-        """Return whether to count the groups: a peer was refused for their size, and no count was made of late."""
+        """Return whether to count the groups: their size has refused a peer, and the last count is not recent."""
         found = any(self.refused[quota] for quota in ("brokers", "topics", "topic-mb"))
         return found and self._clock() - self._counted_s >= _COUNT_S
 
     def counting(self) -> Callable[[RouteView], dict[str, int]]:
-        """Return the function to call in a thread; then call `counted` with its result."""
+        """Return the function to call in a thread. Then call `counted` with its result."""
         self._counted_s = self._clock()
         return RouteView.topic_counts
 
     def counted(self, rows: Mapping[str, int]) -> None:
-        """Go by what was counted."""
+        """Use the numbers of a count."""
         self._usage.recount(rows)
 
     # --- inner ---

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owner and size of each broker group: the topics, brokers and mappings registered at this gateway, by peer.
 
-Kept from registration to registration, so an overestimate rather than an underestimate. A group that has left, topics
-that were deleted, and a registration without effect go at the next count (`RouteView.topic_counts`); static topic
-mappings go with their group. A gateway that has just started knows no group; brokers register within a minute.
+It is updated with each registration, and is an overestimate rather than an underestimate. Three cases are corrected
+only at the next count (`RouteView.topic_counts`): a group that has left, deleted topics, and a registration without
+effect. Static topic mappings are removed with their group. A gateway that has just started knows no group. Brokers
+register within a minute.
 
 The cost of a write in event log and tables is a rough estimate in bytes, rather too high.
 
-Measured with 40 groups of 1,000 topics and 5 of 20,000 (`tests/e2e/test_quotas.py` measures again, with all of it): a
-payload is on the log once, and what it says stands in a table and in the history, twice where it replaces something. A
-row with a name that is like its neighbours' takes 7 bytes; what the names differ in is in the payload. A partition of
-topicQueueTable is written anew with the first change of an epoch, and each epoch has its commits, whatever is in it.
+It was measured with 40 groups of 1,000 topics and 5 of 20,000 (`tests/e2e/test_quotas.py` measures again, with
+everything). A payload is on the log once. Its content is in a table and in the history, and twice there if it replaces
+something. A row with a name similar to its neighbours' takes 7 bytes, and the payload has the differences of the names.
+The first change of an epoch rewrites a partition of topicQueueTable. Each epoch has its commits, for any change.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ LOG_ROW_BYTES: Final = 60
 COPIES: Final = 4
 """Copies of a payload in event log, table and history."""
 KV_COPIES: Final = 8
-"""The history has the value before and the value after, and tables are compressed less than the log."""
+"""Copies of a KV value. The history has it before and after, and tables are compressed less than the log."""
 COMMAND_BYTES: Final = 500
-"""Size of a command in the history, whatever it did."""
+"""Size of a command in the history, for any effect."""
 ROW_BYTES: Final = 10
 """Size of a row without its name."""
 HISTORY_ROW_BYTES: Final = 40
@@ -50,18 +51,18 @@ HISTORY_ROW_BYTES: Final = 40
 ADDRESS_BYTES: Final = 150
 """Size of an address in the table of its group."""
 NEW_GROUP_BYTES: Final = 6_000
-"""Cost of a brokerName that was not there: a folder, and rows of four tables."""
+"""Cost of a new brokerName: a folder, and rows of four tables."""
 PARTITION_BYTES: Final = 4_000
 """Size of a file of a partition without its rows."""
 EPOCH_BYTES: Final = 40_000
 """Size of an epoch's commits."""
 LIVE_ROW_BYTES: Final = 80
-"""Size of a row of brokerLiveTable. Each epoch writes all of them again."""
+"""Size of a row of brokerLiveTable. Each epoch rewrites all of them."""
 KV_ENTRY_BYTES: Final = 40
 
 _COMMITS: Final = 0
 _KV: Final = 1
-"""Parts that an epoch writes once, next to partitions. They are numbers, because a brokerName may be any text."""
+"""Parts that an epoch writes once, in addition to partitions. They are numbers, as a brokerName may be any text."""
 
 
 class Size(NamedTuple):
@@ -77,7 +78,7 @@ class Size(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of the topics in a table, once, in bytes."""
+        """Size of the topics in one table, in bytes."""
         return ROW_BYTES * self.rows + self.name_bytes
 
 
@@ -86,7 +87,7 @@ class Cost(NamedTuple):
 
     Attributes:
         bytes: Bytes added to event log and tables.
-        parts: Parts of the write that an epoch writes once: commits, the KV table, and by brokerName partitions.
+        parts: Parts of the write that an epoch writes once: commits, the KV table, and partitions by brokerName.
     """
 
     bytes: int
@@ -109,11 +110,11 @@ def cost_of(
     """Estimate the cost of an event, on the assumption that it changes something.
 
     Args:
-        event: Any but a heartbeat. A registration may lack its topics.
+        event: Any event except a heartbeat. A registration may lack its topics.
         payload_bytes: Size of its payload on the event log.
-        view: The live view.
+        view: Live view.
         size_of: Returns the size of a broker group.
-        paid: Parts of its epoch that other writes were charged for.
+        paid: Parts of its epoch that were charged to other writes.
         topics: Topics of a registration.
     """
     size = log_bytes(COPIES * payload_bytes) + COMMAND_BYTES
@@ -131,7 +132,7 @@ def cost_of(
             size += 0 if name in view.groups else NEW_GROUP_BYTES
             names = (name,)
         case UnregisterBroker(broker_name=name) | ChannelClosed(broker_name=name):
-            # Rows that go all at once leave no partition behind, but history.
+            # Rows that are removed together leave history, but no partition.
             size += PARTITION_BYTES + (size_of(name).bytes if name in view.groups else 0)
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             size += size_of(name).bytes if name in view.groups else 0
@@ -151,13 +152,13 @@ def cost_of(
 
 
 def mapping_rows(event: RegisterBroker) -> int:
-    """Static topic mappings and filter servers that a registration brings, as rows; a mapping has queue ids, too."""
+    """Return the number of rows for static topic mappings, with their queue ids, and filter servers."""
     mappings = event.topic_queue_mapping_info_map.values()
     return sum(1 + len(found.curr_id_map or ()) for found in mappings) + len(event.filter_server_list or ())
 
 
 def has_new_name(event: AnyEvent, view: RouteView) -> bool:
-    """Return whether a command brings a name that was not there."""
+    """Return whether a command brings a new name."""
     if isinstance(event, PutKvConfig):
         return event.key not in view.kv.get(event.namespace, ())
     return isinstance(event, RegisterTopic) and event.topic not in view.topics
@@ -170,17 +171,17 @@ def _kv_bytes(view: RouteView) -> int:
 
 
 _SLACK: Final = 1_000
-"""Groups beyond those that there are, before the departed are forgotten."""
+"""Number of groups beyond the existing ones before groups that have left are forgotten."""
 
 
 class Held(NamedTuple):
-    """A broker group.
+    """Usage of a broker group.
 
     Attributes:
-        who: Peer that the group belongs to.
+        who: Peer that owns the group.
         brokers: Number of its addresses.
         size: Number and size of its topics.
-        mappings: Static topic mappings and their queues.
+        mappings: Number of its static topic mappings and their queues.
         json_bytes: Size of its registrations as JSON, in bytes.
     """
 
@@ -197,20 +198,20 @@ class Held(NamedTuple):
 
 
 class UsageLedger:
-    """The broker groups of one gateway, by name. One thread at a time."""
+    """Broker groups of one gateway, by name. Used by one thread at a time."""
 
     def __init__(self) -> None:
         """Create an empty ledger."""
         self._groups: dict[str, Held] = {}
         self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """By peer, the sum of `GroupUsage.counts`."""
+        """Sum of `Held.counts` by peer."""
 
     def find(self, broker_name: str) -> Held | None:
-        """A group, if it registered here."""
+        """Return a group that registered at this gateway. None if it did not."""
         return self._groups.get(broker_name)
 
     def growth(self, broker_name: str, after: Held) -> dict[str, int]:
-        """Return a peer's new totals, for the quotas of which a registration (`after`) takes more."""
+        """Return a peer's new totals, for the quotas of which a registration (``after``) uses more."""
         before, total = self._groups.get(broker_name), self._totals.get(after.who, Counter())
         had = Held(after.who).counts if before is None or before.who != after.who else before.counts
         return {quota: total[quota] + now - had[quota] for quota, now in after.counts.items() if now > had[quota]}
@@ -221,18 +222,18 @@ class UsageLedger:
         """Return a group as it will be after a registration.
 
         Args:
-            who: Peer that the group will belong to.
-            event: The registration. Its topics may be left out.
+            who: Peer that will own the group.
+            event: Registration. Its topics may be left out.
             topics: Number of topics in the registration.
-            new_rows: Number of those that are new to the group (`new_topics`).
-            payload: The event as the log takes it.
-            view: The live view.
+            new_rows: Number of topics that are new to the group (`new_topics`).
+            payload: Event in the form of the event log.
+            view: Live view.
         """
         name, live = event.broker_name, view.live_rows(event.broker_name)
         brokers = len(live) + ((event.cluster_name, event.broker_addr) not in live)
         mappings, json_bytes = _new_mappings(event, view), inflated_bytes(payload) or 0
         before = self._groups.get(name)
-        if before is None or name not in view.groups:  # what a group had before this gateway knew it, it brings again
+        if before is None or name not in view.groups:  # a group that this gateway does not know brings all its topics
             return Held(who, brokers, Size(topics, len(payload)), mappings, json_bytes)
         share = min(1.0, (new_rows + mappings) / max(1, topics + mapping_rows(event)))
         return Held(
@@ -247,12 +248,12 @@ class UsageLedger:
         )
 
     def take(self, broker_name: str, held: Held, view: RouteView) -> None:
-        """Record that a group belongs to a peer.
+        """Record the owner of a group.
 
         Args:
             broker_name: Name of the group.
-            held: The group after the registration (`after`).
-            view: The live view.
+            held: Usage of the group after the registration (`after`).
+            view: Live view.
         """
         self._set(broker_name, held)
         if len(self._groups) > len(view.groups) + _SLACK:
@@ -260,7 +261,7 @@ class UsageLedger:
                 self._set(other, None)
 
     def recount(self, rows: Mapping[str, int]) -> None:
-        """Go by what `RouteView.topic_counts` has found."""
+        """Use the numbers of `RouteView.topic_counts`."""
         for name, held in [*self._groups.items()]:
             counted = rows.get(name)
             if counted is None:
@@ -283,7 +284,7 @@ class UsageLedger:
 
 
 def _new_mappings(event: RegisterBroker, view: RouteView) -> int:
-    """Static topic mappings and their queues that nobody has."""
+    """Return the number of new static topic mappings and their queues."""
     tables, found = view.mapping_tables, 0
     for topic, info in event.topic_queue_mapping_info_map.items():
         known = tables.get(topic)
@@ -293,7 +294,7 @@ def _new_mappings(event: RegisterBroker, view: RouteView) -> int:
 
 
 def new_topics(event: RegisterBroker, names: Collection[str], view: RouteView) -> tuple[int, int]:
-    """Count the topics that are new to the group, and those that are new to all groups. A slave's do not count."""
+    """Count the topics that are new to the group, and those that are new to all groups. Without topics of slaves."""
     if event.broker_id != MASTER_ID and event.enable_acting_master is None:
         return 0, 0
     topics, broker_name, to_group, to_all = view.topics, event.broker_name, 0, 0
