@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identity, permissions and quotas of peers: decided without I/O, for every listener alike."""
+"""Identity, permissions and quotas of peers, decided without I/O, for every listener."""

@@ -2,25 +2,26 @@
 """Settings of TLS: RocketMQ's tls.properties, and options, which take precedence. Reads no file.
 
 =================================  ==========================================  ==================================
-tls.properties                     option                                      here
+tls.properties                     option                                      meaning
 =================================  ==========================================  ==================================
 tls.server.mode                    --tls-mode                                  disabled, permissive, enforcing
 tls.server.certPath                --tls-cert                                  PEM: the certificate, then its chain
 tls.server.keyPath                 --tls-key                                   PEM
 tls.server.keyPassword             --tls-key-password                          file:PATH or env:NAME, or as is
-tls.server.trustCertPath           --tls-client-ca                             PEM: who signs clients' certificates
+tls.server.trustCertPath           --tls-client-ca                             PEM: authorities of client certificates
 tls.server.authClient              (--tls-client-ca implies it)                whether they are verified
 tls.server.need.client.auth        --tls-client-auth                           none, optional, require
 tls.ciphers, tls.protocols                                                     `security.tls_config`
-tls.client.*, tls.enable                                                       not a server's: left alone
+tls.client.*, tls.enable                                                       for clients only, ignored
 tls.test.mode.enable                                                           refused if true: no self-made certificate
 =================================  ==========================================  ==================================
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.TlsSystemConfig, TlsHelper.buildSslContext.
 
-Java's names of cipher suites and OpenSSL's, and which versions of TLS they leave. Pure but for OpenSSL's own list.
+The module converts Java's names of cipher suites to OpenSSL's, and finds the versions of TLS that they allow. It is
+pure, except that it asks OpenSSL for its suites.
 
-Java names a suite as the RFCs do, OpenSSL by names of its own up to TLS 1.2::
+Java uses the names of the RFCs. OpenSSL has names of its own up to TLS 1.2::
 
     TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256    ECDHE-RSA-AES128-GCM-SHA256
     TLS_RSA_WITH_AES_256_CBC_SHA             AES256-SHA
@@ -49,7 +50,7 @@ VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.
 
 
 def openssl_name(name: str) -> str:
-    """OpenSSL's name of a suite; a name that is not Java's comes back as it is."""
+    """Return OpenSSL's name of a suite. A name that is not Java's is returned unchanged."""
     match = _JAVA.fullmatch(name)
     if match is None:
         return name
@@ -86,10 +87,10 @@ def split_suites(names: Sequence[str], source: str) -> tuple[tuple[str, ...], bo
 
 
 def version_range(names: Sequence[str], source: str) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """The lowest and the highest version of a list such as TLSv1.2, TLSv1.3; both without one.
+    """Return the lowest and the highest version of a list such as TLSv1.2, TLSv1.3. For an empty list, of all versions.
 
     Raises:
-        SetupError: One is not offered.
+        SetupError: A version is not offered.
     """
     unknown = [name for name in names if name not in VERSIONS]
     if unknown:
@@ -111,7 +112,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Options of the command line; empty if not given. ``key_password`` is a reference."""
+    """Options of the command line. Empty if not given. ``key_password`` is a reference."""
 
     cert: str = ""
     key: str = ""
@@ -131,13 +132,13 @@ class TlsSettings:
     """TLS of both listeners.
 
     Attributes:
-        mode: Mode of TLS, never DISABLED.
+        mode: Mode of TLS. It is never DISABLED.
         cert: PEM file of the certificate and its chain.
         key: PEM file of its private key.
         key_password: Password of the key, or a reference to it, ``file:PATH`` or ``env:NAME``.
         client_ca: PEM file of the authorities that sign clients' certificates.
-        client_auth: Whether clients show a certificate.
-        ciphers: Suites up to TLS 1.2, by OpenSSL's names; empty: OpenSSL's choice.
+        client_auth: Whether clients send a certificate.
+        ciphers: Suites up to TLS 1.2, by OpenSSL's names. Empty: OpenSSL's choice.
         lowest: Lowest version of TLS.
         highest: Highest version of TLS.
         warnings: Warnings for the operator.
@@ -156,25 +157,25 @@ class TlsSettings:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those to be watched."""
+        """Files to watch for changes."""
         reference = self.key_password.removeprefix("file:")
         password = (Path(reference),) if reference != self.key_password else ()
         return (self.cert, self.key, *password, *(() if self.client_ca is None else (self.client_ca,)))
 
 
 def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions) -> TlsSettings | None:
-    """Combine properties and options to the settings of TLS.
+    """Combine properties and options into the settings of TLS.
 
     Args:
-        properties: Properties of the file; empty without a file.
-        source: The file's name, for messages; empty without a file.
+        properties: Properties of the file. Empty without a file.
+        source: Name of the file, for messages. Empty without a file.
         options: Options, which take precedence over the file.
 
     Returns:
-        The settings; None: nothing is encrypted.
+        Settings. None: nothing is encrypted.
 
     Raises:
-        SetupError: The settings contradict each other, or cannot be fulfilled; the message says what to do.
+        SetupError: The settings contradict each other, or cannot be fulfilled. The message names the action.
     """
     if not source and not options.says_something:
         return None
@@ -217,7 +218,7 @@ def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions
 def _client_auth(
     given: Mapping[str, str], source: str, options: TlsOptions, warnings: list[str]
 ) -> tuple[ClientAuth, Path | None]:
-    """Decide whether clients show a certificate, and return the file of the authorities that sign it."""
+    """Decide whether clients send a certificate. Return the file of the authorities that sign it, too."""
     key = f"{_SERVER}need.client.auth"
     asked = _one_of(ClientAuth, options.client_auth, given.get(key, ""), "--tls-client-auth", f"{source}: {key}")
     verifies = bool(options.client_ca) or _switch(given, f"{_SERVER}authClient", source)
@@ -254,7 +255,7 @@ def _client_auth(
 
 
 def _protocol(given: Mapping[str, str], source: str) -> tuple[tuple[str, ...], ssl.TLSVersion, ssl.TLSVersion]:
-    """Suites and versions. A list of suites without one of a version excludes that version, as in Java."""
+    """Return suites and versions. If the list has no suite of a version, that version is excluded, as in Java."""
     lowest, highest = version_range(_list(given, "tls.protocols"), f"{source}: tls.protocols")
     names = _list(given, "tls.ciphers")
     if not names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts for `ssl` from settings: the files are read, and what was made of them is tried, before anybody connects."""
+"""TLS contexts made from settings. The files are read, and the contexts are tested before the first connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Contexts:
 
     Attributes:
         remoting: Context for port 9876.
-        http: Context for port 8080: a certificate is asked for at most, so that probes, which have none, see health.
+        http: Context for port 8080. It never requires a certificate, because probes have none and read health.
         not_after_s: Time at which the certificate expires, in seconds since the epoch.
     """
 
@@ -39,10 +39,10 @@ class Contexts:
 
 
 def build(settings: TlsSettings) -> Contexts:
-    """Read the files, and make contexts that were tried.
+    """Read the files, and make tested contexts.
 
     Raises:
-        SetupError: A file is missing, a key does not fit, nothing could be agreed upon; the message says what to do.
+        SetupError: A file is missing, a key does not fit, or no handshake succeeds. The message names the action.
     """
     password = resolve(settings.key_password, "the password of the TLS key", may_be_empty=True)
     for_http = ClientAuth.OPTIONAL if settings.client_auth is ClientAuth.REQUIRE else settings.client_auth
@@ -56,7 +56,7 @@ def build(settings: TlsSettings) -> Contexts:
 
 
 def not_after_s(path: Path) -> float:
-    """Return when the first certificate of a PEM file expires, in seconds since the epoch.
+    """Return the time at which the first certificate of a PEM file expires, in seconds since the epoch.
 
     Raises:
         SetupError: The file has no certificate, or it cannot be read.
@@ -74,7 +74,7 @@ def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> s
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = settings.lowest, settings.highest
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.num_tickets = 0  # connections live for hours: nobody resumes, and none outlives a change of `client_ca`
+    context.num_tickets = 0  # connections live for hours, so none needs to resume, nor may it after a new `client_ca`
     if settings.ciphers:
         context.set_ciphers(":".join(settings.ciphers))
     _load_pair(context, settings, password)
@@ -88,7 +88,7 @@ def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> s
                 f"TLS: the clients' CA {settings.client_ca} has no certificate in PEM ({why_not_tls(error)}). "
                 "Name a file with the certificates of the authorities that sign clients' certificates."
             ) from None
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java: whoever is listed is trusted
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java: every listed certificate is trusted
     return context
 
 
@@ -104,7 +104,7 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) ->
         )
     asked: list[None] = []
 
-    def answer() -> str:  # without one OpenSSL asks at the terminal
+    def answer() -> str:  # without this function OpenSSL asks at the terminal
         asked.append(None)
         return password
 
@@ -134,10 +134,10 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) ->
 
 
 def _try(server: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Shake hands with ourselves, in memory.
+    """Do a handshake with a client in this process, in memory.
 
     Raises:
-        SetupError: Nobody could.
+        SetupError: The handshake failed.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A certificate that changes while connections live on: its files are watched, and a new pair is tried first.
+"""A certificate that changes while connections stay open. Its files are watched, and a new pair is tested first.
 
-A look comes every half second, in a thread. A file has changed when its stamp and its digest are other ones; what has
-changed is read one look later, when both files of a pair have been written. What cannot be used leaves everything as it
-was, and is said once in the log and in ``reload_failures``, and for as long as it is so by `problem`.
+A thread looks at the files every half second. A file has changed if its stamp and its digest differ. Changed files are
+read one look later, when both files of a pair have been written. If they cannot be used, the previous certificate stays
+in use. The failure is logged once and counted in ``reload_failures``, and `problem` has it for as long as it lasts.
 
-Source (5.5.0): org.apache.rocketmq.namesrv.NamesrvController.initiateSslContext, FileWatchService. There
-certificate and key must both change, and what came before leaked (apache/rocketmq#10398).
+Source (5.5.0): org.apache.rocketmq.namesrv.NamesrvController.initiateSslContext, FileWatchService. In RocketMQ
+certificate and key must both change, and the previous context leaked (apache/rocketmq#10398).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DAY_S: Final = 86_400
 
 
 class Tls:
-    """TLS of both listeners, as of now.
+    """Current TLS of both listeners.
 
     Attributes:
         settings: Settings as given at the start.
@@ -44,7 +44,7 @@ class Tls:
         not_after_s: Time at which the certificate in use expires, in seconds since the epoch.
         reloads: Number of times that a new certificate was loaded.
         reload_failures: Number of times that a new certificate could not be loaded.
-        refused: Reason why the files, as they are now, are not in use; None when they are.
+        refused: Reason why the current files are not in use. None if they are.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -68,14 +68,14 @@ class Tls:
 
     @property
     def problem(self) -> str | None:
-        """Problem that an operator has to solve; None: there is none."""
+        """Problem that an operator has to solve. None if there is no problem."""
         if self.refused is None and self.not_after_s < time.time():
             since = time.strftime("%F", time.gmtime(self.not_after_s))
             return f"the certificate {self.settings.cert} expired on {since}"
         return self.refused
 
     def start(self) -> None:
-        """Begin to watch, and say what an operator should know."""
+        """Start to watch the files, and log warnings for the operator."""
         for warning in self.settings.warnings:
             log.warning("TLS configuration warning", problem=warning)
         if self.settings.mode is TlsMode.PERMISSIVE:
@@ -85,7 +85,7 @@ class Tls:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -100,7 +100,7 @@ class Tls:
             return
         self._tried = digest
         if digest == self._digest:
-            self.refused = None  # as it was
+            self.refused = None  # the files are back to the state in use
             return
         try:
             contexts = build(self.settings)
@@ -110,7 +110,7 @@ class Tls:
             log.error("cannot use the changed TLS files; keeping the previous certificate", reason=str(error))
             return
         if _digest(self.settings.files) != digest:
-            self._tried = b""  # written to meanwhile
+            self._tried = b""  # the files were written meanwhile
             return
         self.remoting.context, self.http.context = contexts.remoting, contexts.http
         self.not_after_s, self._digest, self.refused = contexts.not_after_s, digest, None
