@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between two states, as table rows.
 
-A `RowChange` is one row of one state table before and after. For brokerLiveTable the columns that every heartbeat
-moves do not count: a heartbeat is no change. A group's rows of topicQueueTable, ten thousand of which may change at
-once, are `TopicChanges` instead: columns, without an object for each row.
+A `RowChange` is one row of one state table before and after. Columns of brokerLiveTable that every heartbeat moves do
+not count, so a heartbeat is not a change. A group's rows of topicQueueTable are `TopicChanges` instead, because ten
+thousand may change at once: columns, without an object for each row.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HEARTBEAT_COLUMNS: Final = frozenset({"lastUpdateTimestamp", "lastUpdateOffset",
 """Columns of brokerLiveTable that every heartbeat moves."""
 
 LIVENESS_COLUMNS: Final = HEARTBEAT_COLUMNS | {"topicConfigDigest"}
-"""Columns of brokerLiveTable that move without anything having changed."""
+"""Columns of brokerLiveTable that may move although nothing has changed."""
 
 
 _without_heartbeat: Final[itemgetter[Any]] = itemgetter(
@@ -62,7 +62,7 @@ _key_of = attrgetter("key")
 
 
 class RowChange(NamedTuple):
-    """One row before and after; None where there is none. Values are in the order of ``table.value_columns``."""
+    """One row before and after, or None without a row. Values are in the order of ``table.value_columns``."""
 
     table: Table
     key: tuple[Any, ...]
@@ -71,7 +71,7 @@ class RowChange(NamedTuple):
 
 
 class TopicChanges(NamedTuple):
-    """A group's changed rows of topicQueueTable: topics, and the row of each before and after, None for no row."""
+    """Changed rows of topicQueueTable of a group: topics, and the row of each before and after. None without a row."""
 
     broker_name: str
     topics: Sequence[str]
@@ -85,7 +85,7 @@ def is_liveness_only(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> 
 
 
 def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | None:
-    """Every changed row of topicQueueTable, in the order in which history lists them; None when none changed."""
+    """Return every changed row of topicQueueTable, in the order of history. None if none changed."""
     if before.topics is after.topics:
         return None
     name, old, new = after.broker_name, before.topics.rows, after.topics.rows
@@ -96,18 +96,18 @@ def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | Non
     if known is None:
         known = [topic for topic, row in new.items() if was(topic) != row]
         known += [topic for topic in old if topic not in new]
-    # A state that came back from the tables holds its rows in another order; history must not tell.
+    # A state that was read from the tables has its rows in another order. History must not depend on that.
     changed = sorted(known)
     return TopicChanges(name, changed, list(map(was, changed)), list(map(now, changed))) if changed else None
 
 
 def row_changes(before: BrokerGroup, after: BrokerGroup, *, with_liveness: bool = False) -> Iterator[RowChange]:
-    """Every changed row of one group but its topics', table by table in commit order.
+    """Yield every changed row of one group except its topics', table by table in commit order.
 
     Args:
-        before: The group before.
-        after: The same group after.
-        with_liveness: Also rows of brokerLiveTable of which only `LIVENESS_COLUMNS` changed.
+        before: Group before.
+        after: Same group after.
+        with_liveness: Whether to yield rows of brokerLiveTable that differ only in `LIVENESS_COLUMNS`, too.
     """
     if before is after:
         return
@@ -127,7 +127,7 @@ def row_changes(before: BrokerGroup, after: BrokerGroup, *, with_liveness: bool 
 
 
 def kv_changes(change: KvChange) -> Iterator[RowChange]:
-    """Every changed row of kvConfigTable: the command's own, and one that only kept its namespace in being."""
+    """Yield every changed row of kvConfigTable: the command's own, and a null row that only kept its namespace."""
     namespace = change.event.namespace
     nothing: Mapping[str, str | None] = {}
     old, new = change.before.get(namespace, nothing), change.after.get(namespace, nothing)
@@ -141,19 +141,19 @@ def kv_changes(change: KvChange) -> Iterator[RowChange]:
 
 
 def changes_of(change: GroupChange | KvChange) -> Iterator[RowChange]:
-    """The row changes of one step but its topics'."""
+    """Yield the row changes of one change of a step, except its topics'."""
     if isinstance(change, KvChange):
         return kv_changes(change)
     return row_changes(change.before, change.after)
 
 
 def command_of(change: GroupChange | KvChange) -> str:
-    """RequestCode name of the cause, or BROKER_EXPIRED."""
+    """Return the RequestCode name of the cause, or BROKER_EXPIRED."""
     return BROKER_EXPIRED if change.event is None else command_name(change.event)
 
 
 def command_name(event: AnyEvent) -> str:
-    """The tag an event has on the log."""
+    """Return the tag of an event on the log."""
     return str(event.__struct_config__.tag)
 
 
@@ -178,7 +178,7 @@ def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[Row
 
 
 def _changed_members(old: Mapping[BrokerKey, LiveInfo], new: Mapping[BrokerKey, LiveInfo]) -> set[BrokerKey]:
-    """The members that something else than a heartbeat changed: to make rows of a member takes long."""
+    """Return the members that more than a heartbeat has changed, because rows of members are expensive to make."""
     changed = {key for key, live in new.items() if key not in old or _registered(old[key]) != _registered(live)}
     return changed.union(key for key in old if key not in new)
 
@@ -188,7 +188,7 @@ def _with_members(group: BrokerGroup, members: set[BrokerKey]) -> BrokerGroup:
 
 
 def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGroup, BrokerGroup]:
-    """The groups with only those static mappings that one has and the other has not: rows of mappings are expensive."""
+    """Return the groups with only the static mappings that differ, because rows of mappings are expensive to make."""
     old, new = before.mappings, after.mappings
     changed = [key for key, entry in new.items() if old.get(key) != entry]
     changed += [key for key in old if key not in new]
@@ -199,11 +199,11 @@ def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGr
 
 
 def row_differences(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:
-    """Rows of one table that differ, in the order of their keys."""
+    """Return the rows of one table that differ, in the order of their keys."""
     changes = [RowChange(table, key, old.get(key), values) for key, values in new.items() if old.get(key) != values]
     if old:
         changes += [RowChange(table, key, values, None) for key, values in old.items() if key not in new]
-        changes.sort(key=_key_of)  # as above
+        changes.sort(key=_key_of)  # as in `topic_changes`
     return changes
 
 

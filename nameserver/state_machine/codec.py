@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoding of a shard's state for Spark's state store.
 
-All of a shard but its topics is one small value (`encode_shard`). The topics of each group are a value of their own
-(`encode_topics`), which is read only when a rule asks for it.
+All of a shard except its topics is one small value (`encode_shard`). The topics of each group are a value of their own
+(`encode_topics`), which is read only if a rule needs it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Shard(msgspec.Struct, array_like=True):
     """State of a shard.
 
     Attributes:
-        state: Its part of the state. Encoded groups have no topics.
-        run_id: The driver run that last saw all its live rows.
+        state: The shard's part of the state. Encoded groups have no topics.
+        run_id: Last driver run that saw all live rows of the shard.
     """
 
     state: RouteState = msgspec.field(default_factory=RouteState)
@@ -29,7 +29,7 @@ class Shard(msgspec.Struct, array_like=True):
 
 
 class _Topics(msgspec.Struct, frozen=True, array_like=True):
-    """Column-wise: few distinct rows, many names."""
+    """Topic rows by column, because there are few distinct rows and many names."""
 
     rows: list[QueueRow]
     topics: list[str]
@@ -47,17 +47,17 @@ _topics_decoder = msgspec.msgpack.Decoder(_Topics)
 
 
 def encode_shard(shard: Shard) -> bytes:
-    """Shard to MessagePack, without the topics of its groups."""
+    """Encode a shard as MessagePack, without the topics of its groups."""
     return _encoder.encode(shard)
 
 
 def decode_shard(data: bytes) -> Shard:
-    """Inverse of `encode_shard`. Groups have no topics. Raises msgspec.MsgspecError on bytes of another shape."""
+    """Decode the result of `encode_shard`. Groups have no topics. Raises msgspec.MsgspecError for other bytes."""
     return _shard_decoder.decode(data)
 
 
 def encode_topics(rows: TopicRows) -> bytes:
-    """topic -> QueueRow to MessagePack, in a zstd frame: 130 KB of ten thousand topics become 6 to 40."""
+    """Encode the rows of topics as MessagePack in a zstd frame: 130 KB of ten thousand topics become 6 to 40."""
     distinct = list(dict.fromkeys(rows.values()))
     places = {row: place for place, row in enumerate(distinct)}
     packed = _encoder.encode(_Topics(distinct, list(rows), list(map(places.__getitem__, rows.values()))))
@@ -65,6 +65,6 @@ def encode_topics(rows: TopicRows) -> bytes:
 
 
 def decode_topics(data: bytes) -> Mapping[str, QueueRow]:
-    """Inverse of `encode_topics`; equal rows share one QueueRow."""
+    """Decode the result of `encode_topics`. Equal rows share one QueueRow."""
     packed = _topics_decoder.decode(zstandard.ZstdDecompressor().decompress(data))
     return dict(zip(packed.topics, map(packed.rows.__getitem__, packed.row_index), strict=True))

@@ -26,9 +26,9 @@ from schemas.outcomes import KV_TABLE_FULL, REJECTED, UNCHANGED, UNKNOWN_BROKER
 
 
 def delete_topic(group: BrokerGroup, event: DeleteTopic) -> tuple[BrokerGroup, Outcome]:
-    """216 (RouteInfoManager.deleteTopic): drop this group's row; with a cluster, only if the cluster lists the group.
+    """216 (RouteInfoManager.deleteTopic): delete this group's row. With a cluster, only if the cluster lists the group.
 
-    The digests are forgotten with the row: the next registration must look at its topics again, and writes it anew.
+    The digests are deleted with the row. So the next registration compares its topics again, and writes the row again.
     Static-topic mapping is not removed.
     """
     if event.cluster_name and event.cluster_name not in group.clusters:
@@ -40,7 +40,7 @@ def delete_topic(group: BrokerGroup, event: DeleteTopic) -> tuple[BrokerGroup, O
 
 
 def register_topic(group: BrokerGroup, event: RegisterTopic) -> tuple[BrokerGroup, Outcome]:
-    """217 (RouteInfoManager.registerTopic) for one group: put the row if the broker is known."""
+    """217 (RouteInfoManager.registerTopic) for one group: write the row if the broker is known."""
     if not group.known:
         return group, Outcome(REJECTED, UNKNOWN_BROKER)
     data = event.queue_data
@@ -51,14 +51,14 @@ def register_topic(group: BrokerGroup, event: RegisterTopic) -> tuple[BrokerGrou
 
 
 def wipe_write_perm(group: BrokerGroup, event: WipeWritePerm) -> tuple[BrokerGroup, Outcome]:
-    """205: clear the write bit of every row. The count is of rows, changed or not."""
+    """205: clear the write bit of every row. The count includes rows that did not change."""
     after = without_write_perm(group)
     result = {"wipeTopicCount": len(group.topics.rows)}
     return after, Outcome(UNCHANGED if after is group else "applied", result=result)
 
 
 def add_write_perm(group: BrokerGroup, event: AddWritePerm) -> tuple[BrokerGroup, Outcome]:
-    """327: set every row to exactly 6; the inherit bit is lost, as in RocketMQ."""
+    """327: set the permission of every row to exactly 6. The inherit bit is lost, as in RocketMQ."""
     rows = group.topics.rows
     given = each_row(rows, lambda row: row._replace(perm=PERM_READ | PERM_WRITE))
     after = replace(group, topics=TopicTable(given)) if given != rows else group
@@ -66,30 +66,30 @@ def add_write_perm(group: BrokerGroup, event: AddWritePerm) -> tuple[BrokerGroup
 
 
 class _Sized(dict[str, Mapping[str, str | None]]):
-    """A `KvTable` that knows its `kv_bytes`, so that they are not counted anew for each of many commands."""
+    """A `KvTable` that stores its `kv_bytes`, so that they are not counted again for each of many commands."""
 
     size_bytes: int
 
 
 def kv_bytes(kv: KvTable) -> int:
-    """Bytes of a KV configuration that count towards MAX_KV_BYTES."""
+    """Return the bytes of a KV configuration that count towards MAX_KV_BYTES."""
     if isinstance(kv, _Sized):
         return kv.size_bytes
     return table_bytes(kv)
 
 
 def put_kv(kv: KvTable, event: PutKvConfig) -> tuple[KvTable, Outcome]:
-    """100: namespaces come into being with their first key. A null value reads as "not found".
+    """100: set an entry. The first key of a namespace creates it. A null value is read as "not found".
 
-    What would make the table larger than MAX_KV_BYTES is rejected; one that is (from before there was a bound) may
-    shrink.
+    A command that would make the table larger than MAX_KV_BYTES is rejected. A table from before this limit may be
+    larger, and may shrink.
     """
     namespace = kv.get(event.namespace)
     if namespace is not None and event.key in namespace and namespace[event.key] == event.value:
         return kv, OUTCOME_UNCHANGED
     kept = dict(namespace or {})
     before_bytes = after_bytes = kv_bytes(kv)
-    # A key that only kept its namespace in being gives way. (The test for one is far cheaper than looking for it.)
+    # A null row that only kept its namespace is removed. (The first test is far cheaper than a search for it.)
     gone = [key for key, value in kept.items() if value is None] if None in kept.values() else []
     for key in {event.key, *gone} & kept.keys():
         after_bytes -= entry_bytes(event.namespace, key, kept[key])
@@ -103,7 +103,7 @@ def put_kv(kv: KvTable, event: PutKvConfig) -> tuple[KvTable, Outcome]:
 
 
 def delete_kv(kv: KvTable, event: DeleteKvConfig) -> tuple[KvTable, Outcome]:
-    """102: a namespace is never removed, so its last key stays with a null value."""
+    """102: delete an entry. A namespace is never removed, so its last key stays with a null value."""
     namespace = kv.get(event.namespace)
     if namespace is None or namespace.get(event.key) is None:
         return kv, OUTCOME_UNCHANGED

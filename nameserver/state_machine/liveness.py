@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Liveness of brokers: heartbeats, unregistration, lost connections, expiry, and time without a listening gateway.
 
-A broker's deadline is its ``expire_ms``: its last heartbeat plus its timeout. `expire` removes the members that are
-past it: at CLOCK in every group, and before the group's next event is applied. In history the expiry has the first
-millisecond after the deadline, so what is written does not depend on which of the two came first. An event in the
-deadline's own millisecond still finds the broker alive, and comes before the expiry in history, too.
+A broker's deadline is its ``expire_ms``: its last heartbeat plus its timeout. `expire` removes the members with a
+passed deadline. It runs for every group at CLOCK, and for one group before the group's next event is applied. In
+history the expiry is in the first millisecond after the deadline. So the history does not depend on which of the two
+came first. An event in the millisecond of the deadline still finds the broker alive. In history it precedes the expiry.
 
-While a PRESERVE is in force nobody expires, and a lost connection removes nobody (`step`, ADR 14).
+While a PRESERVE is in force, no broker expires, and a lost connection removes no broker (`step`, ADR 14).
 
-Deliberate differences from RocketMQ (docs/reference/compatibility.md): liveness is per group and address; a stale live
-row whose address was superseded expires too; a broker is unregistered by a lost connection only when no other gateway
-still hears it.
+Deliberate differences from RocketMQ (docs/reference/compatibility.md):
+
+- Liveness is per group and address.
+- A stale live row with a superseded address expires, too.
+- A lost connection unregisters a broker only if no other gateway still hears it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from schemas.events import BrokerHeartbeat, ChannelClosed, UnregisterBroker
 
 
 def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[BrokerGroup, Outcome]:
-    """904, 322: refresh the live row; nothing happens for an unknown broker (updateBrokerInfoUpdateTimestamp)."""
+    """904, 322: refresh the live row. An unknown broker changes nothing (updateBrokerInfoUpdateTimestamp)."""
     key = (event.cluster_name, event.broker_addr)
     live = group.live.get(key)
     if live is None:
@@ -59,7 +61,7 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
 
 
 def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
-    """104. RocketMQ fails half way when brokerId is missing: the live row is gone, address and topics stay."""
+    """104: remove a broker. Without brokerId only its live row is removed, because RocketMQ fails half way there."""
     key = (event.cluster_name, event.broker_addr)
     half_done = event.broker_id is None and bool(group.broker_addrs)
     after = _without_live(group, key) if half_done else remove_broker(group, key)
@@ -67,18 +69,20 @@ def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[Bro
 
 
 def still_heard(channels: Mapping[str, HeardChannel], timeout_ms: int, now_ms: int) -> dict[str, HeardChannel]:
-    """The connections over which a broker was heard within its own timeout; the others count for nothing any more."""
+    """Return the connections over which a broker was heard within its own timeout. The others are ignored."""
     return {gateway: heard for gateway, heard in channels.items() if heard.heard_ms + timeout_ms >= now_ms}
 
 
 def channel_closed(
     group: BrokerGroup, event: ChannelClosed, at: At, *, is_preserved: bool = False
 ) -> tuple[BrokerGroup, Outcome]:
-    """BrokerHousekeepingService.onChannelClose: the broker leaves, unless another gateway still hears it.
+    """Remove the broker of a lost connection, unless another gateway still hears it.
 
-    A connection that has been replaced by a newer registration of the same broker counts for nothing. Another
-    gateway's connection counts while the broker was heard there within its own heartbeat timeout. With a grace, or
-    while nobody expires, the deadline comes nearer instead: to the end of the grace, or of half of its timeout.
+    A connection is ignored if a newer registration of the same broker has replaced it. Another gateway's connection
+    counts if the broker was heard there within its own heartbeat timeout. With a grace, or while expiry pauses, the
+    deadline is moved closer instead: to the end of the grace, or of half the broker's timeout if that is earlier.
+
+    Source: BrokerHousekeepingService.onChannelClose.
     """
     key = (event.cluster_name, event.broker_addr)
     live = group.live.get(key)
@@ -101,12 +105,12 @@ def channel_closed(
 
 
 def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
-    """Expire every member whose deadline lies before ``now_ms`` (RouteInfoManager.scanNotActiveBroker).
+    """Expire every member with a deadline before ``now_ms`` (RouteInfoManager.scanNotActiveBroker).
 
     Returns:
-        One entry per expired member, in the order of history (RESUME can leave many at one deadline): the group after
-        it, and the expiry's place in history (the millisecond after its deadline, offset of its last heartbeat).
-        Empty when no member expired.
+        One entry per expired member, in the order of history (RESUME can leave many at one deadline). An entry is the
+        group after the expiry, and the place of the expiry in history: the millisecond after the deadline, and the
+        offset of the last heartbeat. Empty if no member expired.
     """
     expired = [
         (live.expire_ms, live.last_update_offset, key) for key, live in group.live.items() if live.expire_ms < now_ms
@@ -124,20 +128,21 @@ def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
 
 
 def expire_overdue(group: BrokerGroup, keys: Iterable[BrokerKey], now_ms: int) -> BrokerGroup:
-    """Expire those of some members whose deadline lies before ``now_ms``; the group itself if there is none.
+    """Expire the given members with a deadline before ``now_ms``. Return the group itself if there are none.
 
-    For members that a pause of expiry kept beyond their deadline: their expiry has the place of the event that ends it.
+    This is for members that a pause of expiry kept beyond their deadline. Their expiry has the place of the event that
+    ends the pause.
     """
     found = [(key, group.live[key]) for key in keys if key in group.live]
     overdue = [(live.expire_ms, live.last_update_offset, key) for key, live in found if live.expire_ms < now_ms]
-    # In the order of `expire`: who leaves first can matter, and rows from the tables have no order of their own.
+    # In the order of `expire`, because the order can matter, and rows from the tables have none of their own.
     for *_, key in sorted(overdue):
         group = _without_member(group, key)
     return group
 
 
 def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
-    """RESUME: time in which no gateway was running counts against no broker."""
+    """RESUME: move all deadlines by the time in which no gateway was running."""
     if gap_ms <= 0 or not group.live:
         return group
     return replace(
@@ -150,7 +155,7 @@ def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
 
 
 def spare_overdue(group: BrokerGroup, now_ms: int, grace_ms: int) -> BrokerGroup:
-    """PRESERVE_END with a grace: overdue members have that long to be heard."""
+    """PRESERVE_END with a grace: give overdue members that time to send a heartbeat."""
     overdue = {key: live for key, live in group.live.items() if live.expire_ms < now_ms}
     if not overdue:
         return group
@@ -160,7 +165,7 @@ def spare_overdue(group: BrokerGroup, now_ms: int, grace_ms: int) -> BrokerGroup
 
 
 def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
-    """RouteInfoManager.unRegisterBroker for one request, cleanTopicByUnRegisterRequests included."""
+    """Remove a broker as RouteInfoManager.unRegisterBroker and cleanTopicByUnRegisterRequests do for one request."""
     cluster, addr = key
     after = _without_live(group, key)
     if not group.known:
@@ -177,7 +182,7 @@ def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
             enable_acting_master=False,
             topics=TopicTable({}),
         )
-        # A live row that stays (the same address in another cluster) must not vouch for topics that went.
+        # A live row that stays (the same address in another cluster) must not have a digest of removed topics.
         return without_digests(gone)
     if len(addrs) != len(group.broker_addrs):
         after = replace(after, broker_addrs=addrs)
@@ -187,20 +192,20 @@ def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
 
 
 def without_write_perm(group: BrokerGroup) -> BrokerGroup:
-    """Clear the write bit in every row of the group; the group itself when none had it."""
+    """Clear the write bit in every row of the group. Return the group itself if no row had it."""
     rows = group.topics.rows
     wiped = each_row(rows, lambda row: row._replace(perm=row.perm & ~PERM_WRITE))
     return replace(group, topics=TopicTable(wiped)) if wiped != rows else group
 
 
 def without_digests(group: BrokerGroup) -> BrokerGroup:
-    """Forget which topic tables are known to be all present: a row of the group was taken away."""
+    """Delete the digests of complete topic tables, because a row of the group was removed."""
     live = {key: msgspec.structs.replace(info, topic_config_digest=None) for key, info in group.live.items()}
     return replace(group, live=live)
 
 
 def _without_member(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
-    """The group after the expiry of one member, which may have lost its address to another before."""
+    """Return the group after the expiry of one member. The member may have lost its address to another one before."""
     return remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
 
 
@@ -211,7 +216,7 @@ def _without_live(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
 
 
 def _holds_address(group: BrokerGroup, key: BrokerKey) -> bool:
-    """Return True if losing this live row means losing the address.
+    """Return True if the loss of this live row is the loss of the address.
 
     That is so if the address is in the group and no other cluster's row has it.
     """

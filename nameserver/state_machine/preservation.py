@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether expiry should pause because many brokers miss heartbeats, and when a pause ends (ADR 14). Pure.
+"""Decision whether expiry should pause because many brokers miss heartbeats, and when a pause ends (ADR 14). Pure.
 
-A gateway asks this of its live view, and writes the decision to the event log. `step` only follows these events.
+A gateway makes the decision from its live view, and writes it to the event log. `step` only follows these events.
 
-A broker is *silent* when more than half of its timeout has passed. Stock brokers send a heartbeat every 30 s and expire
-after 120 s, so a silent broker has missed two heartbeats and has 60 s left. RESUME moves deadlines, so time in which no
+A broker is *silent* if more than half of its timeout has passed. Stock brokers send a heartbeat every 30 s and expire
+after 120 s. So a silent broker has missed two heartbeats and has 60 s left. RESUME moves deadlines, so time in which no
 gateway listened makes no broker silent.
 """
 
@@ -18,10 +18,11 @@ from nameserver.state_machine.state import FOR_EVER_MS, LiveInfo, LiveKey
 from schemas.events import Actor, Preserve, PreserveEnd
 
 CLOSED_GRACE_MS: Final = 10_000
-"""Time that a broker has to register after its connection was lost. Clients of RocketMQ connect again at once."""
+"""Time that a broker has to register after its connection was lost, in ms. RocketMQ's clients reconnect at once."""
 
 BACK_GRACE_MS: Final = 30_000
-"""What the last ones have to come back when a pause ends because most did: a heartbeat of stock brokers."""
+"""Time for the last silent brokers to return after a pause that ended because most returned, in ms. Stock brokers send
+a heartbeat in that time."""
 
 
 class EndReason(StrEnum):
@@ -34,7 +35,7 @@ class EndReason(StrEnum):
 
 
 class Census(NamedTuple):
-    """Number of live addresses, and how many of them are silent."""
+    """Number of live addresses, and number of silent ones among them."""
 
     live: int
     silent: int
@@ -42,7 +43,7 @@ class Census(NamedTuple):
     def exceeds(self, percent: int) -> bool:
         """Return True if more than that percentage is silent.
 
-        A single silent broker never counts: it is a broker that died, not a network failure.
+        A single silent broker never counts, because it is a dead broker and not a network failure.
         """
         return self.silent > 1 and self.silent * 100 > self.live * percent
 
@@ -60,16 +61,16 @@ def census(rows: LiveRows, now_ms: int) -> Census:
 
     Args:
         rows: All live rows.
-        now_ms: The log's time.
+        now_ms: Time of the log, in milliseconds.
     """
     counted = [is_silent(rows[key], now_ms) for key in rows.keys() - superseded(rows, now_ms)]
     return Census(len(counted), sum(counted))
 
 
 def superseded(rows: LiveRows, now_ms: int) -> list[LiveKey]:
-    """Return the silent brokers whose address now has a broker of another name: it was restarted under that name.
+    """Return the silent brokers at addresses of brokers with another name. They were restarted under that name.
 
-    Such a broker is no sign of a network failure, and its topics must not be routed to that address any more.
+    Such a broker does not indicate a network failure, and its topics must not be routed to that address any more.
     """
     silent = [key for key, live in rows.items() if is_silent(live, now_ms)]
     if not silent:
@@ -84,9 +85,9 @@ def superseded(rows: LiveRows, now_ms: int) -> list[LiveKey]:
 class Switch(NamedTuple):
     """Self-preservation settings in force.
 
-    ``percent`` of live brokers may expire within one timeout; 0 means all of them: self-preservation is off.
-    ``is_ordered`` is True if the live switch set them, for all gateways of the event log. Otherwise they come from this
-    gateway's options.
+    ``percent`` is the part of the live brokers that may expire within one timeout. 0 means off: all of them may.
+    ``is_ordered`` is True if the live switch set the values, for all gateways of the event log. Otherwise they come
+    from this gateway's options.
     """
 
     percent: int
@@ -95,23 +96,23 @@ class Switch(NamedTuple):
 
 
 def to_begin(switch: Switch, counted: Census, actor: Actor) -> Preserve | None:
-    """The event that begins a pause, where there is none; None if nothing asks for it."""
+    """Return the event that begins a pause, if none is in force. None if the switch does not require one."""
     if not switch.percent or not counted.exceeds(switch.percent):
         return None
     return Preserve(actor=actor, live=counted.live, silent=counted.silent, percent=switch.percent)
 
 
 def to_end(switch: Switch, counted: Census, preserved_ms: int, now_ms: int, actor: Actor) -> PreserveEnd | None:
-    """The event that ends a pause; None while it should go on.
+    """Return the event that ends a pause. None while the pause should continue.
 
-    A gateway whose own option is off leaves the pause to those that asked for it, except for its limit.
+    If a gateway's own option is off, it does not end a pause that other gateways began, except at its limit.
 
     Args:
-        switch: What is wanted now.
-        counted: Who is silent.
-        preserved_ms: Since when nobody expires.
-        now_ms: The log's time.
-        actor: Who says it.
+        switch: Settings in force.
+        counted: Number of silent brokers.
+        preserved_ms: Begin of the pause, in event time.
+        now_ms: Time of the log, in milliseconds.
+        actor: Gateway that decides.
     """
     if now_ms - preserved_ms >= switch.limit_ms:
         return PreserveEnd(actor=actor, grace_ms=0, reason=EndReason.LIMIT)

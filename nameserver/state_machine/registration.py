@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """REGISTER_BROKER: RouteInfoManager.registerBroker (5.5.0), step by step.
 
-The numbers in the comments count its steps. A refusal does not undo the
-steps before it: that is RocketMQ's behaviour too, and brokers see it in GET_BROKER_CLUSTER_INFO.
+The numbers in the comments count its steps. A refusal does not undo the steps before it. RocketMQ does the same, and
+brokers see it in GET_BROKER_CLUSTER_INFO.
 
-One history worked through: broker-a registers as id 0 with topics {T, U} at DataVersion v1. The group becomes known,
-rows T and U are written. The same again 30 s later: equal version and an equal digest, so nothing but the live row's
-time moves and the topics are not even loaded. DELETE_TOPIC_IN_NAMESRV T removes the row and forgets the digest; the
-next registration, still v1, finds T missing and writes it again.
+Example of a history:
+
+1. broker-a registers as id 0 with topics {T, U} at DataVersion v1. The group becomes known, and rows T and U are
+   written.
+2. The same registration comes 30 s later. Version and digest are equal, so only the time of the live row moves. The
+   topics are not even loaded.
+3. DELETE_TOPIC_IN_NAMESRV T removes the row and deletes the digest.
+4. The next registration, still v1, finds T missing and writes it again.
 """
 
 from __future__ import annotations
@@ -50,12 +54,12 @@ class _Taken(NamedTuple):
 
 
 def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
-    """Fold one registration into its group.
+    """Apply one registration to its group.
 
     Returns:
-        The next group, and applied, unchanged (only the live row's time moved), or rejected with
-        SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT or TOPICS_REQUIRED (the gateway left the topics out, and they
-        turn out to be needed).
+        Next group, and outcome: applied, unchanged (only the time of the live row moved), or rejected. Reasons are
+        SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT or TOPICS_REQUIRED (the gateway left the topics out, but they are
+        needed).
     """
     registered, outcome, data_version, digest = _take(group, event, at)
     if data_version is None:
@@ -90,7 +94,7 @@ def _take(group: BrokerGroup, event: RegisterBroker, at: At) -> _Taken:
     joined = _joined(group, event)
     addrs = joined.broker_addrs
 
-    # 6: the id is held by another address that is alive in this cluster and ahead in stateVersion.
+    # 6: another address holds the id, is alive in this cluster, and has a higher stateVersion.
     holder_addr = addrs.get(event.broker_id)
     if holder_addr is not None and holder_addr != event.broker_addr:
         holder = group.live.get((event.cluster_name, holder_addr))
@@ -98,7 +102,7 @@ def _take(group: BrokerGroup, event: RegisterBroker, at: At) -> _Taken:
             refused = replace(joined, live=without(group.live, key))
             return _Taken(refused, Outcome(REJECTED, STATE_VERSION_CONFLICT))
 
-    # 7: an incremental update must not create a broker: the rest of its topics would be missing.
+    # 7: an incremental update must not create a broker, because the rest of its topics would be missing.
     if event.broker_id not in addrs:
         if event.topic_config_table is None:
             return _Taken(group, Outcome(REJECTED, TOPICS_REQUIRED))
@@ -112,7 +116,7 @@ def _take(group: BrokerGroup, event: RegisterBroker, at: At) -> _Taken:
         addrs = {**addrs, event.broker_id: event.broker_addr}
         registered = replace(joined, broker_addrs=addrs)
 
-    # 9-12: topics count only from the master, or from the smallest slave of a group without one.
+    # 9-12: topics count only from the master, or from the smallest slave of a group without a master.
     is_prime_slave = (
         event.enable_acting_master is not None and event.broker_id != MASTER_ID and event.broker_id == min(addrs)
     )
@@ -157,9 +161,9 @@ def _timeout_ms(event: RegisterBroker) -> int:
 
 
 def _joined(group: BrokerGroup, event: RegisterBroker) -> BrokerGroup:
-    """1-3: cluster membership, BrokerData, flags of the last writer; the group itself where they are known.
+    """1-3: set cluster membership, BrokerData and the flags of the last writer. Return the group itself if unchanged.
 
-    5: one address has one id within a group (a slave that became master, or the other way round).
+    5: an address has only one id within a group (a slave may have become master, or the other way round).
     """
     acting_master = bool(event.enable_acting_master)
     others = [
@@ -187,7 +191,7 @@ def _joined(group: BrokerGroup, event: RegisterBroker) -> BrokerGroup:
 
 
 def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool, wipe_write_perm: bool) -> BrokerGroup:
-    """10-11: write the rows that count as changed; with ``everything`` that is all of them, else the missing ones."""
+    """10-11: write the rows that count as changed: with ``everything`` all of them, otherwise the missing ones."""
     table = event.topic_config_table
     assert table is not None
     rows = group.topics.rows
@@ -209,9 +213,10 @@ def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool,
 
 
 def _with_mappings(group: BrokerGroup, event: RegisterBroker, at: At) -> BrokerGroup:
-    """12: merge static-topic mappings under their own bname; absent ones stay.
+    """12: merge static-topic mappings under their own bname. Absent ones stay.
 
-    An equal one is written anew, too: another group may have mapped the same bname since, and the later offset counts.
+    An equal mapping is written again, too. Another group may have mapped the same bname since, and the later offset
+    counts.
     """
     merged = dict(group.mappings)
     for topic, mapping in event.topic_queue_mapping_info_map.items():
@@ -222,7 +227,7 @@ def _with_mappings(group: BrokerGroup, event: RegisterBroker, at: At) -> BrokerG
 def _bound_channels(
     previous: LiveInfo | None, event: RegisterBroker, timeout_ms: int, at: At
 ) -> dict[str, HeardChannel]:
-    """A registration binds the broker to this connection of this gateway; others that still hear it keep theirs."""
+    """Bind the broker to this connection of this gateway. Other gateways that still hear it keep their connections."""
     channels = still_heard(previous.channels, timeout_ms, at.now_ms) if previous is not None else {}
     if event.channel is not None:
         channels[event.channel.gateway] = HeardChannel(event.channel.connection, at.now_ms)
@@ -230,7 +235,7 @@ def _bound_channels(
 
 
 def _filter_servers(group: BrokerGroup, event: RegisterBroker, key: BrokerKey) -> Mapping[BrokerKey, tuple[str, ...]]:
-    """14: null leaves them alone, an empty list removes them."""
+    """14: null leaves the filter servers unchanged, and an empty list removes them."""
     if event.filter_server_list is None:
         return group.filter_servers
     if not event.filter_server_list:

@@ -19,7 +19,7 @@ _BROKER_PREFIX: Final = broker_key("")
 _SMALL_BYTES: Final = 512
 _SMALL_INFLATED_BYTES: Final = 1_024
 _KEPT_EVENTS: Final = 8_192
-"""Of small ones, in case they come again: a connection's heartbeats are the same bytes each time. At most 20 MB."""
+"""Maximum number of cached small events. A connection's heartbeats are the same bytes each time. At most 20 MB."""
 
 _kept: dict[tuple[str | None, bytes], AnyEvent] = {}
 
@@ -45,11 +45,11 @@ class Record(Protocol):
 
 
 def read_event(record: Record) -> AnyEvent:
-    """The event of a record.
+    """Decode the event of a record.
 
     Raises:
-        EventDecodeError: there is none that could be folded and stored: the payload does not decode, it stands under
-            another event's key, or it is about a broker group whose name no table can hold.
+        EventDecodeError: The record has no event that can be applied and stored. Its payload does not decode, its key
+            belongs to another event, or no table can store the name of its broker group.
     """
     payload = record.payload or b""
     if len(payload) > _SMALL_BYTES:
@@ -80,11 +80,11 @@ def replay(state: RouteState, records: Iterable[Record]) -> RouteState:
     """Apply records in order. Records that the fold puts into quarantine are skipped.
 
     Args:
-        state: state before the first record. It is changed, and returned.
-        records: log records in offset order.
+        state: State before the first record. It is changed, and returned.
+        records: Log records in offset order.
     """
     for record in records:
-        # Whatever a record or a rule is wrong about: the stream goes on without it, and so must who starts it anew.
+        # The stream continues after any defect of a record or a rule, and so must a replay.
         with suppress(Exception):
             apply(state, step(state, read_event(record), At(record.offset, record.event_time_ms)))
         state.now_ms = max(state.now_ms, record.event_time_ms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the state tables from a broker group: plain tuples in the column order of schemas.tables.
+"""Rows of the state tables from a broker group, as plain tuples in the column order of schemas.tables.
 
 `lake.view_loader` and `nameserver.view.conversions` together are the inverse.
 """
@@ -75,7 +75,7 @@ def _mapping(group: BrokerGroup) -> Rows:
 
 
 def _mapping_text(mapping: TopicQueueMappingInfo) -> str:
-    """Standard JSON, the same for equal mappings."""
+    """Return standard JSON that is the same for equal mappings."""
     ids = mapping.curr_id_map
     ordered = None if ids is None else dict(sorted(ids.items()))
     return _mapping_json.encode(msgspec.structs.replace(mapping, curr_id_map=ordered)).decode()
@@ -92,10 +92,10 @@ _ROWS: Final[dict[str, Callable[[BrokerGroup], Rows]]] = {
 
 
 def rows_of(table: Table, group: BrokerGroup) -> Rows:
-    """This group's rows of one state table: key tuple -> value tuple, columns as declared in schemas.tables."""
+    """Return this group's rows of one state table: value tuple by key tuple, with columns as in schemas.tables."""
     return _ROWS[table.name](group)
 
 
 def kv_rows(kv: KvTable) -> Rows:
-    """kvConfigTable: (namespace, key) -> (value,)."""
+    """Return the rows of kvConfigTable: (namespace, key) -> (value,)."""
     return {(namespace, key): (value,) for namespace, entries in kv.items() for key, value in entries.items()}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """State of the state machine.
 
-Nearly every NameServer rule reads and writes one broker group, so state is kept per brokerName: `BrokerGroup` holds
-the slice of RouteInfoManager's six tables that belongs to one name. Its topics are by far the largest part and most
-events do not need them, so they sit behind `TopicTable`, which loads them when a rule first asks.
+Nearly every NameServer rule reads and writes one broker group, so state is kept per brokerName. `BrokerGroup` has the
+part of RouteInfoManager's six tables that belongs to one name. Its topics are by far the largest part, and most events
+do not need them. So they are in a `TopicTable`, which loads them when a rule first needs them.
 
-Groups are immutable: a rule returns a new one. A `RouteState` has one owner, which puts them in place (`step.apply`).
+Groups are immutable: a rule returns a new one. A `RouteState` has one owner, which stores new groups (`step.apply`).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class At(NamedTuple):
 
 
 class HeardChannel(msgspec.Struct, frozen=True, array_like=True):
-    """A connection that registered this broker at one gateway, and when the broker was last heard there."""
+    """A connection that registered this broker at one gateway, and the last time that the broker was heard there."""
 
     connection: str
     heard_ms: int
 
 
 class LiveInfo(msgspec.Struct, frozen=True, array_like=True):
-    """BrokerLiveInfo. ``expire_ms`` is the last instant at which the broker still counts as alive.
+    """BrokerLiveInfo. ``expire_ms`` is the last millisecond in which the broker still counts as alive.
 
-    ``topic_config_digest`` names a registered topic table all of whose rows are present; None when unknown.
+    ``topic_config_digest`` names a registered topic table if all its rows are present. None if that is unknown.
     """
 
     last_update_ms: int
@@ -61,28 +61,27 @@ class LiveInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RegisteredMapping(msgspec.Struct, frozen=True, array_like=True):
-    """A static-topic mapping and the log offset that wrote it (of equal ones the later counts)."""
+    """A static-topic mapping and the log offset that wrote it. Of mappings with equal bnames the later one counts."""
 
     mapping: TopicQueueMappingInfo
     offset: int
 
 
 def each_row(rows: TopicRows, rule: Callable[[QueueRow], QueueRow]) -> dict[str, QueueRow]:
-    """The same topics with other rows; the rule is asked once for each distinct row, of which there are few."""
+    """Return the same topics with other rows. The rule is called once for each distinct row, and there are few."""
     made = {row: rule(row) for row in set(rows.values())}
     return {topic: made[row] for topic, row in rows.items()}
 
 
 class TopicTable:
-    """The topic rows of one group; loaded when first needed, and kept until `unload`.
+    """Topic rows of one group. They are loaded when they are first needed, and kept until `unload`.
 
-    A table that a rule made by `changed` remembers the changed topics, so that nobody has to compare ten thousand rows
-    again to find one.
+    A table from `changed` knows the changed topics. So no caller has to compare ten thousand rows to find one change.
 
     Args:
-        rows: They, if they are at hand.
-        load: Gives them otherwise.
-        find: Tells whether there is a row of a topic, for less than `load`.
+        rows: Rows, if they are available.
+        load: Returns the rows otherwise.
+        find: Returns whether a topic has a row, at lower cost than `load`.
     """
 
     __slots__ = ("__weakref__", "_changed", "_find", "_load", "_rows")
@@ -102,26 +101,26 @@ class TopicTable:
         """Make a table with some rows replaced, added and removed.
 
         Args:
-            updates: New rows. Each differs from the row of its topic, if there is one.
-            removed: Topics that have a row, and have none afterwards.
+            updates: New rows. Each differs from the present row of its topic, if there is one.
+            removed: Topics that have a row now, and have none afterwards.
         """
         rows = self.rows
         kept = {topic: row for topic, row in rows.items() if topic not in removed} if removed else rows
         table = TopicTable({**kept, **updates})
         if rows:
-            # Weak: otherwise each table would keep all tables before it.
+            # A weak reference, because otherwise each table would keep all earlier tables.
             table._changed = weakref.ref(self), (*updates, *removed)
         return table
 
     def changed_since(self, before: TopicTable) -> Collection[str] | None:
-        """Topics whose rows differ from an earlier table, in any order; None if they have to be looked for."""
+        """Return the topics with other rows than an earlier table, in any order. None if that is unknown."""
         if self._changed is not None and self._changed[0]() is before:
             return self._changed[1]
         return None
 
     @property
     def rows(self) -> TopicRows:
-        """topic -> QueueRow."""
+        """Row by topic."""
         if self._rows is None:
             assert self._load is not None
             self._rows = self._load()
@@ -133,7 +132,7 @@ class TopicTable:
         return topic in self.rows
 
     def unload(self) -> None:
-        """Forget rows that can be loaded again."""
+        """Drop rows that can be loaded again."""
         if self._load is not None:
             self._rows = None
 
@@ -147,10 +146,10 @@ class TopicTable:
 
 
 class BrokerGroup(msgspec.Struct, frozen=True, array_like=True):
-    """Everything known under one brokerName.
+    """All state of one brokerName.
 
-    ``known`` tells whether brokerAddrTable has an entry, which may be one without any address (a refused first
-    registration leaves that behind, as in RocketMQ). ``clusters`` are the clusters whose set lists the name.
+    ``known`` is True if brokerAddrTable has an entry. An entry may have no address: a refused first registration leaves
+    such an entry, as in RocketMQ. ``clusters`` are the clusters that list the name.
     """
 
     broker_name: str
@@ -167,14 +166,14 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def empty(self) -> bool:
-        """Nothing left to remember."""
+        """Return whether nothing is left to store."""
         return not (
             self.known or self.clusters or self.live or self.filter_servers or self.mappings or self.topics.rows
         )
 
 
 FOR_EVER_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: no deadline lies beyond it (heartbeatTimeoutMillis may be the greatest long)."""
+"""End of the year 9999. No deadline is later (heartbeatTimeoutMillis may be the greatest long)."""
 
 
 def deadline_ms(from_ms: int, timeout_ms: int) -> int:
@@ -183,21 +182,21 @@ def deadline_ms(from_ms: int, timeout_ms: int) -> int:
 
 
 def alive_until_ms(heard_ms: int, timeout_ms: int) -> int:
-    """The deadline of a broker that was heard just now. It lies after that, be its timeout 0, or less."""
+    """Return the deadline of a broker that was heard just now. It is in the future, also for a timeout of 0 or less."""
     return deadline_ms(heard_ms, max(1, timeout_ms))
 
 
 KvTable = Mapping[str, Mapping[str, str | None]]
-"""namespace -> key -> value. If the last key of a namespace is deleted, the namespace keeps that key with None."""
+"""Value by namespace and key. If the last key of a namespace is deleted, the namespace keeps that key with None."""
 
 
 class RouteState(msgspec.Struct):
-    """The whole NameServer, or one shard of it: groups by name, and KV configuration.
+    """State of the whole NameServer, or of one shard: groups by name, and KV configuration.
 
-    ``now_ms`` is the greatest event time on the log so far, records for other shards included; 0 before the first.
-    ``preserved_ms`` is the event time of the PRESERVE in force, moved by every RESUME since; 0 while there is none.
-    ``watermark_ms`` is the event time of the last CLOCK: every broker whose deadline lies before it has expired, unless
-    a PRESERVE was in force.
+    ``now_ms`` is the greatest event time on the log so far, also of records for other shards; 0 before the first.
+    ``preserved_ms`` is the event time of the PRESERVE in force, moved by every later RESUME; 0 without a PRESERVE.
+    ``watermark_ms`` is the event time of the last CLOCK. Every broker with an earlier deadline has expired, unless a
+    PRESERVE was in force.
     """
 
     groups: dict[str, BrokerGroup] = msgspec.field(default_factory=dict)
@@ -224,5 +223,5 @@ OUTCOME_APPLIED: Final = Outcome(APPLIED)
 
 
 def without(mapping: Mapping[Any, Any], key: object) -> dict[Any, Any]:
-    """The mapping less one key, which may be absent."""
+    """Return the mapping without one key, which may be absent."""
     return {k: v for k, v in mapping.items() if k != key}

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""step(state, event): what one log record does to the route tables.
+"""step(state, event): the effect of one log record on the route tables.
 
-Fold, gateway, replay and tests use `step` and `apply` alone. `step` is pure: it reads the state and says what changes.
-`apply` takes that over into the state, in place, so that an event costs what the groups it touches cost, however many
-there are. A rule that raises has therefore changed nothing.
+Fold, gateway, replay and tests use only `step` and `apply`. `step` is pure: it reads the state and returns the changes.
+`apply` stores the changes in the state, in place. So an event costs as much as the groups that it touches, for any
+number of groups. If a rule raises an error, nothing has changed.
 
-Expiry is a rule like any other, so that the state at an offset depends on the log up to it alone (ADR 24). CLOCK moves
-the watermark to its event time and expires every broker whose deadline lies before it. An event about a group expires
-that group's overdue members first.
+Expiry is a rule like any other, so that the state at an offset depends only on the log up to it (ADR 24). CLOCK moves
+the watermark to its event time and expires every broker with an earlier deadline. An event about a group first expires
+that group's overdue members.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ BROKER_EXPIRED: Final = "BROKER_EXPIRED"
 """Command name of an expiry in routeChangeTable. It has no sender."""
 
 PRESERVED: Final = "preservedMillis"
-"""In the result of an event that opens, moves or closes a pause of expiry: since when there is one; 0 for none."""
+"""Key in the result of an event that begins, moves or ends a pause of expiry: begin of the pause in ms, 0 for none."""
 
 
 class GroupChange(NamedTuple):
-    """One group before and after one cause. ``event`` is None for an expiry, ``at`` then its place in history."""
+    """One group before and after one cause. An expiry has no ``event``, and ``at`` is its place in history."""
 
     before: BrokerGroup
     after: BrokerGroup
@@ -75,10 +75,10 @@ class Step(NamedTuple):
     """Effect of one log record.
 
     Attributes:
-        event: the record's.
-        at: its place; the event time is never less than one already seen.
-        changes: in order: of each group the expiries that were due, then the event's own effect, if there is any.
-        outcome: what became of the event.
+        event: Event of the record.
+        at: Place of the record. The event time is never less than an earlier one.
+        changes: Changes in order: for each group the expiries that were due, then the event's own effect, if any.
+        outcome: Result of the event.
     """
 
     event: AnyEvent
@@ -104,16 +104,16 @@ _KV_RULES: Final[dict[type[Any], Callable[[KvTable, Any], tuple[KvTable, Outcome
 
 
 def step(state: RouteState, event: AnyEvent, at: At) -> Step:
-    """Say what one event does; the state stays as it is until `apply`.
+    """Return the effect of one event. The state does not change until `apply`.
 
     Args:
-        state: everything known before it, of the whole NameServer or of one shard.
-        event: the decoded record.
-        at: its offset and event time; an event time below one already seen counts as that one.
+        state: State before the event, of the whole NameServer or of one shard.
+        event: Decoded record.
+        at: Offset and event time of the record. An event time before an earlier one counts as that one.
     """
     at = At(at.offset, max(at.now_ms, state.now_ms))
     match event:
-        case BrokerHeartbeat() | RegisterBroker():  # nearly all of them
+        case BrokerHeartbeat() | RegisterBroker():  # nearly all events
             groups: Iterable[BrokerGroup] = [_group(state, event.broker_name)]
         case PutKvConfig() | DeleteKvConfig():
             kv, outcome = _KV_RULES[type(event)](state.kv, event)
@@ -138,13 +138,13 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
     outcome = OUTCOME_UNCHANGED
     for group in groups:
         own = _on_group(state, group, event, at, changes)
-        if own is not OUTCOME_UNCHANGED:  # of several groups (DELETE_TOPIC_IN_NAMESRV): applied if any of them says so
+        if own is not OUTCOME_UNCHANGED:  # with several groups (DELETE_TOPIC_IN_NAMESRV), one applied one is enough
             outcome = own
     return Step(event, at, changes, outcome)
 
 
 def apply(state: RouteState, done: Step) -> None:
-    """Take over what `step` said, and its time."""
+    """Store the changes and the time of a step in the state."""
     for change in done.changes:
         if isinstance(change, KvChange):
             state.kv = change.after
@@ -160,7 +160,7 @@ def apply(state: RouteState, done: Step) -> None:
 
 
 def _expire_due(state: RouteState, now_ms: int) -> list[GroupChange]:
-    """Expire every broker whose deadline lies before ``now_ms``, group by group; none while a PRESERVE is in force."""
+    """Expire every broker with a deadline before ``now_ms``, by group. Return none while a PRESERVE is in force."""
     if state.preserved_ms:
         return []
     return [change for group in state.groups.values() for change in _expiries(group, now_ms)]
@@ -173,7 +173,7 @@ def _group(state: RouteState, name: str) -> BrokerGroup:
 def _on_group(
     state: RouteState, group: BrokerGroup, event: AnyEvent, at: At, changes: list[GroupChange | KvChange]
 ) -> Outcome:
-    """One group's part of an event, its due expiries first; what changes is added to ``changes``."""
+    """Apply an event to one group, after its due expiries. Changes are added to ``changes``."""
     if not state.preserved_ms:
         for expired, when in liveness.expire(group, at.now_ms):
             changes.append(GroupChange(group, expired, when, None))
@@ -200,10 +200,10 @@ def _expiries(group: BrokerGroup, now_ms: int) -> Iterator[GroupChange]:
 
 
 def _resume(state: RouteState, event: Resume, at: At) -> Step:
-    """Expire who was silent too long before the gap, then move every deadline by it.
+    """Expire the brokers that were overdue before the gap, then move every deadline by the gap.
 
-    The gap begins at the record before, whoever wrote it: two gateways that start together count it once. A RESUME that
-    was to count if it came late, and came in time, is nothing.
+    The gap begins at the previous record of any gateway, so two gateways that start together count it once. A RESUME
+    with ``after_ms`` counts only if it comes later than that. If it comes in time, it changes nothing.
     """
     if event.after_ms is not None and at.now_ms <= event.after_ms:
         return Step(event, at, [], OUTCOME_UNCHANGED)
@@ -219,14 +219,14 @@ def _resume(state: RouteState, event: Resume, at: At) -> Step:
 
 
 def _preserve(state: RouteState, event: Preserve, at: At) -> Step:
-    """Expire who was overdue before, and nobody from here on. Of several gateways that say it the first wins."""
+    """Expire the brokers that were overdue before, and then no broker. The first of several gateways counts."""
     if state.preserved_ms:
         return Step(event, at, [], OUTCOME_UNCHANGED)
     return Step(event, at, [*_expire_due(state, at.now_ms)], Outcome(APPLIED, result={PRESERVED: at.now_ms}))
 
 
 def _preserve_end(state: RouteState, event: PreserveEnd, at: At) -> Step:
-    """Expire again: who is overdue at the end of a grace, or now, so that nothing can come between."""
+    """End a pause: expire overdue brokers after the grace, or at once, so that no event can come between."""
     if not state.preserved_ms:
         return Step(event, at, [], OUTCOME_UNCHANGED)
     changes: list[GroupChange | KvChange] = []
