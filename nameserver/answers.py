@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache of encoded route answers: topics that look alike share one.
+"""Cache of encoded route answers. Topics with the same rows share one answer.
 
-The caches between a request and its answer:
+Caches between a request and its answer:
 
 =============  ============================================  =========================================================
 `_current`     topic -> answer, for one view                 grows with the view's topics; dropped when the view moves
-`_answers`     what an answer is made of -> answer           ``max_bytes``
-`_parts`       set of broker groups -> what their topics     a quarter of that
-               have in common
+`_answers`     sources of an answer -> answer                ``max_bytes``
+`_parts`       set of broker groups -> common data of        a quarter of that
+               their topics
 =============  ============================================  =========================================================
 
-An answer depends on the topic's rows, the broker groups behind them, its static mapping, its order configuration, and
-the variant asked for. The first three are shared, immutable objects of the view, so the key holds their identities: an
-answer stays good through every view that leaves them alone, and topics that look alike (most topics of a cluster do)
-share one.
+An answer depends on the topic's rows, the broker groups of these rows, its static mapping, its order configuration, and
+the requested variant. The first three are shared, immutable objects of the view, so the key contains their identities.
+So an answer stays valid through every view that does not change them. Topics with the same rows share one answer, as
+most topics of a cluster do.
 
-No key is of a peer's choosing: topics are the view's, and zones that the view does not know are one. And nothing that
-was used in this view or the one before is dropped for something else: an answer that finds no room is made again each
-time, from pieces that are encoded already. So no peer can drive out what others use, whatever it asks for.
+No peer can choose a key: topics are the view's, and all zones that the view does not know have one key. An entry that
+was used in this view or the previous one is never evicted. If there is no room for an answer, it is made again each
+time, from pieces that are encoded already. So no peer can evict the entries that others use.
 
-A topic on 300 groups (63 KB) is a join of pieces, and a change of one broker encodes one piece anew, not 10,000
-answers. `tests/nameserver/test_answers.py` holds the result against `schemas.rocketmq_json.encode_topic_route`.
+A topic on 300 groups (63 KB) is a join of pieces. A change of one broker encodes one piece again, not 10,000 answers.
+`tests/nameserver/test_answers.py` compares the result with `schemas.rocketmq_json.encode_topic_route`.
 
-One thread at a time; the gateway's loop owns it.
+One thread at a time uses it, in the gateway the event loop's.
 
 Source: the idea of one body per (topic, version, variant) is mxsm/rocketmq-rust rocketmq-namesrv
 route/response_cache.rs; the contents are ClientRequestProcessor.getRouteInfoByTopic (5.5.0).
@@ -50,30 +50,31 @@ _ANSWER_BYTES: Final = 2_200
 """Memory of an answer with digest and reply without its body, in bytes, measured with tracemalloc."""
 
 _ELSEWHERE: Final = "\0"
-"""Every zone that no broker group is in. No name has a control character (`remoting.codec.names`). Some are empty."""
+"""Key of every zone without a broker group. Names may be empty, but have no control character
+(`remoting.codec.names`)."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def body_digest(body: bytes) -> str:
-    """16 hexadecimal digits: the same at every gateway, whoever made the body."""
+    """Return 16 hexadecimal digits that are the same for a body from any gateway."""
     return hashlib.blake2b(body, digest_size=8).hexdigest()
 
 
 class RouteAnswer:
-    """The answer for all topics that look alike. Digest and reply are made when they are first asked for.
+    """Answer for all topics with the same rows. Digest and reply are made when they are first needed.
 
     Attributes:
-        body: Of a GET_ROUTEINFO_BY_TOPIC.
-        serial: Of the last view that it was asked for in; 0 where it found no room, and is nobody's to keep.
+        body: Body of a GET_ROUTEINFO_BY_TOPIC.
+        serial: Serial of the last view in which it was used. 0 if the cache had no room: then no caller may keep it.
     """
 
     def __init__(self, body: bytes, of: tuple[object, ...] = ()) -> None:
-        """Take a body.
+        """Store a body.
 
         Args:
-            body: As the attribute.
-            of: Objects whose identities are the key: they must live as long as the answer does.
+            body: Body of a GET_ROUTEINFO_BY_TOPIC.
+            of: Objects with the identities in the key. They must live as long as the answer.
         """
         self.body = body
         self.serial = 0
@@ -81,19 +82,19 @@ class RouteAnswer:
 
     @cached_property
     def digest(self) -> str:
-        """`body_digest`."""
+        """`body_digest` of the body."""
         return body_digest(self.body)
 
     @cached_property
     def reply(self) -> EncodedReply:
-        """The reply over remoting."""
+        """Reply over remoting."""
         return EncodedReply(response(body=self.body))
 
 
 class _Part:
-    """Data shared by all topics on one set of broker groups, in one dialect.
+    """Common data of all topics on one set of broker groups, in one dialect.
 
-    ``serial`` is that of the last view it was used in, ``seen_in`` are the groups of that view.
+    ``serial`` is that of the last view in which it was used. ``seen_in`` are the groups of that view.
     """
 
     __slots__ = ("broker_datas", "brokers", "filter_servers", "groups", "may_act", "names", "seen_in", "serial")
@@ -120,11 +121,11 @@ class _Part:
 
 
 class RouteAnswers:
-    """The answers of one gateway process.
+    """Answers of one gateway process.
 
     Attributes:
-        support_acting_master: NamesrvConfig.supportActingMaster; may be switched at any time.
-        order_message_enable: NamesrvConfig.orderMessageEnable; likewise.
+        support_acting_master: NamesrvConfig.supportActingMaster. It may be switched at any time.
+        order_message_enable: NamesrvConfig.orderMessageEnable. It may be switched at any time.
     """
 
     def __init__(
@@ -137,9 +138,10 @@ class RouteAnswers:
         """Start empty.
 
         Args:
-            support_acting_master: As the attribute.
-            order_message_enable: As the attribute.
-            max_bytes: Bound of what is kept; 10,000 topics on 300 groups, no two alike, would be 660 MB a dialect.
+            support_acting_master: Initial value of the attribute.
+            order_message_enable: Initial value of the attribute.
+            max_bytes: Bound of the cached answers. 10,000 topics on 300 groups, all different, would be 660 MB for
+                each dialect.
         """
         self.support_acting_master = support_acting_master
         self.order_message_enable = order_message_enable
@@ -148,11 +150,11 @@ class RouteAnswers:
         self._current: dict[tuple[bool, str | None], dict[str, RouteAnswer]] = {}
         """Answers of the view ``_serial``, by dialect and zone. They are in ``_answers``, too."""
         self._standard: dict[str, RouteAnswer] = {}
-        """The part of ``_current`` that nearly every client asks for: standard JSON, no zone."""
+        """Part of ``_current`` that nearly every client requests: standard JSON, no zone."""
         self._serial = self._serial_before = 0
         self._zones: tuple[Groups, frozenset[str]] = ({}, frozenset())
         self._cluster_info: tuple[object, object, bytes] = (None, None, b"")
-        """Groups and clusters of a view, and the answer that they make."""
+        """Groups and clusters of a view, and their answer."""
 
     def switch(self, *, support_acting_master: bool, order_message_enable: bool) -> None:
         """Set both switches."""
@@ -162,19 +164,19 @@ class RouteAnswers:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of all cached answers and parts."""
+        """Size of all cached answers and parts, in bytes."""
         return self._answers.bytes + self._parts.bytes
 
     def route(
         self, view: RouteView, topic: str, numeric_keys: bool = False, zone: str | None = None
     ) -> RouteAnswer | None:
-        """The answer to a GET_ROUTEINFO_BY_TOPIC; None means TOPIC_NOT_EXIST.
+        """Return the answer to a GET_ROUTEINFO_BY_TOPIC. None means TOPIC_NOT_EXIST.
 
         Args:
-            view: The view to answer from.
-            topic: The topic.
-            numeric_keys: fastjson's dialect instead of standard JSON. A zone forces it, as the real hook does.
-            zone: Keep this zone only (``__ZONE_MODE`` is true and this is ``__ZONE_NAME``, not blank).
+            view: View to answer from.
+            topic: Topic.
+            numeric_keys: Whether to use fastjson's dialect instead of standard JSON. A zone forces it, as in RocketMQ.
+            zone: Zone to keep, without the others (``__ZONE_MODE`` is true and this is ``__ZONE_NAME``, not blank).
         """
         if view.serial != self._serial:
             self._drop_current()
@@ -194,7 +196,7 @@ class RouteAnswers:
         return self._find(view, topic, rows, numeric_keys, zone) if answer is None else answer
 
     def cluster_info(self, view: RouteView) -> bytes:
-        """The body of a GET_BROKER_CLUSTER_INFO."""
+        """Return the body of a GET_BROKER_CLUSTER_INFO."""
         groups, clusters, body = self._cluster_info
         if groups is not view.groups or clusters is not view.clusters:
             body = encode_cluster_info(pickup.cluster_info(view))
@@ -208,7 +210,7 @@ class RouteAnswers:
         self._current = {(False, None): self._standard}
 
     def _zones_of(self, view: RouteView) -> frozenset[str]:
-        """Zones that a broker group is in, in lower case."""
+        """Return the zones of broker groups, in lower case."""
         if self._zones[0] is not view.groups:
             names = (group.row.zone_name for group in view.groups.values())
             self._zones = (view.groups, frozenset(name.lower() for name in names if name))
@@ -250,7 +252,7 @@ class RouteAnswers:
         return part
 
     def _is_unused(self, kept: RouteAnswer | _Part) -> bool:
-        """Return True if the entry was used neither in this view nor in the one before."""
+        """Return True if the entry was used neither in this view nor in the previous one."""
         return kept.serial < self._serial_before
 
     def _encode_zoned_route(self, view: RouteView, topic: str, zone: str) -> bytes:
@@ -293,7 +295,7 @@ def _encode_route(
 
 
 def _broker_datas(groups: Sequence[RouteBroker | None], numeric_keys: bool, before: _Part | None) -> list[bytes]:
-    """The brokerDatas entry of each group that there is; those of groups that have not changed are taken over."""
+    """Return the brokerDatas entry of each existing group. Entries of unchanged groups are reused."""
     taken: dict[int, bytes] = {}
     if before is not None:
         taken = dict(zip(map(id, filter(None, before.groups)), before.broker_datas, strict=True))
@@ -306,12 +308,12 @@ def _broker_datas(groups: Sequence[RouteBroker | None], numeric_keys: bool, befo
 
 @lru_cache(10_000)
 def _row_piece(row: Row) -> bytes:
-    """A queueDatas entry after its brokerName, which comes first in alphabetical order."""
+    """Return a queueDatas entry after its brokerName, which comes first in alphabetical order."""
     return _encode(pickup.queue_data("", row)).removeprefix(b'{"brokerName":""')
 
 
 def _with_acting_masters(rows: TopicQueues, part: _Part, numeric_keys: bool) -> list[bytes]:
-    """The brokerDatas entries, with the acting masters of this topic shown as masters."""
+    """Return the brokerDatas entries, with the acting masters of this topic shown as masters."""
     known = (pair for pair in zip(part.groups, rows.rows, strict=True) if pair[0] is not None)
     return [
         entry

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Route answers of a view: pure functions from a `RouteView` to the structures of `schemas.route`.
 
-The steps are those of a GET_ROUTEINFO_BY_TOPIC in their order: rows and brokers, mapping, acting master, order
-configuration; the zone filter comes last and sees acting masters as masters. Switches are parameters. Lists are sorted
-by brokerName (RocketMQ leaves them in hash order), so that every gateway gives the same bytes.
+The steps are those of a GET_ROUTEINFO_BY_TOPIC, in this order: rows and brokers, mapping, acting master, order
+configuration, zone filter. The zone filter sees acting masters as masters. Switches are parameters. Lists are sorted by
+brokerName (RocketMQ leaves them in hash order), so that every gateway gives the same bytes.
 
 Source: RouteInfoManager.pickupTopicRouteData and getAllClusterInfo, ClientRequestProcessor.getRouteInfoByTopic,
 ZoneRouteRPCHook.filterByZoneName (5.5.0).
@@ -25,11 +25,11 @@ from schemas.topic_names import SYNC_BROKER_MEMBER_GROUP_PREFIX
 def pick_up_topic_route(
     view: RouteView, topic: str, *, support_acting_master: bool = False, order_message_enable: bool = False
 ) -> TopicRouteData | None:
-    """The route of a topic, before the zone filter; None means TOPIC_NOT_EXIST.
+    """Return the route of a topic before the zone filter. None means TOPIC_NOT_EXIST.
 
     Args:
-        view: The view to answer from.
-        topic: The topic.
+        view: View to answer from.
+        topic: Topic.
         support_acting_master: NamesrvConfig.supportActingMaster.
         order_message_enable: NamesrvConfig.orderMessageEnable.
     """
@@ -56,7 +56,7 @@ def pick_up_topic_route(
 
 
 def broker_data(group: RouteBroker) -> BrokerData:
-    """A group with its true broker ids."""
+    """Return a group with its true broker ids."""
     row = group.row
     return BrokerData(
         broker_addrs=row.broker_addrs,
@@ -68,7 +68,7 @@ def broker_data(group: RouteBroker) -> BrokerData:
 
 
 def queue_data(broker_name: str, row: Row) -> QueueData:
-    """A topic's row on one group."""
+    """Return a topic's row on one group."""
     read, write, perm, flag = row
     return QueueData(
         broker_name=broker_name, perm=perm, read_queue_nums=read, topic_sys_flag=flag, write_queue_nums=write
@@ -76,7 +76,7 @@ def queue_data(broker_name: str, row: Row) -> QueueData:
 
 
 def filter_server_table(groups: Iterable[RouteBroker]) -> dict[str, list[str]]:
-    """Filter servers by address: what all the groups at an address say. Java takes the last one's, whoever that is."""
+    """Return the filter servers by address, if all groups at the address agree. Java takes those of the last group."""
     table: dict[str, tuple[str, ...] | None] = {}
     for group in groups:
         for addr in group.row.broker_addrs.values():
@@ -86,7 +86,7 @@ def filter_server_table(groups: Iterable[RouteBroker]) -> dict[str, list[str]]:
 
 
 def promotes(topic: str) -> bool:
-    """Return True if acting masters are shown in this topic's route. Brokers read their true ids by the others."""
+    """Return True if acting masters are shown in this topic's route. Brokers read their true ids from other topics."""
     return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
 
 
@@ -97,23 +97,23 @@ def may_need_acting_master(group: RouteBroker) -> bool:
 
 
 def is_acting_master(group: RouteBroker, row: Row | None) -> int | None:
-    """The brokerId that a route answer shows as 0: the smallest, if the topic's row is not writable. Else None."""
+    """Return the brokerId that a route shows as 0: the smallest, if the topic's row is not writable. Otherwise None."""
     if row is None or row[2] & PERM_WRITE or not may_need_acting_master(group):
         return None
     return min(group.row.broker_addrs)
 
 
 def with_acting_master(data: BrokerData) -> BrokerData:
-    """The group as shown when its smallest brokerId acts as master."""
+    """Return the group as shown if its smallest brokerId acts as master."""
     acting = min(data.broker_addrs)
     addrs = {MASTER_ID if broker_id == acting else broker_id: addr for broker_id, addr in data.broker_addrs.items()}
     return msgspec.structs.replace(data, broker_addrs=dict(sorted(addrs.items())))
 
 
 def filter_by_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """Keep the brokers without a master and those of the zone, letter case aside. May leave nothing.
+    """Keep the brokers without a master and those of the zone, ignoring case. The result may be empty.
 
-    Only to be called when ``__ZONE_MODE`` is true and ``__ZONE_NAME`` is not blank.
+    Call it only if ``__ZONE_MODE`` is true and ``__ZONE_NAME`` is not blank.
     """
     zone = zone_name.lower()
     kept: list[BrokerData] = []
@@ -132,7 +132,7 @@ def filter_by_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
 
 
 def cluster_info(view: RouteView) -> ClusterInfo:
-    """Every broker group with its true ids, and the members of every cluster."""
+    """Return every broker group with its true ids, and the members of every cluster."""
     return ClusterInfo(
         broker_addr_table={name: broker_data(group) for name, group in view.groups.items()},
         cluster_addr_table={cluster: list(names) for cluster, names in view.clusters.items()},

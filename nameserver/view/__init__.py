@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Immutable route tables that one state of the NameServer makes, and how they change."""
+"""Immutable route tables of one state of the NameServer, and their changes."""

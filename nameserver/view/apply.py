@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of the next `RouteView`: pure functions that copy only changed parts.
 
-An unchanged table is returned as the very same object, so that readers can tell by identity.
+An unchanged table is returned as the same object, so that readers can detect changes by identity.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nameserver.view.model import (
 
 _POOL_SLACK: Final = 4096
 _FEW: Final = 8
-"""Up to here, looking rows up one by one is quicker than through a dict of all."""
+"""Number of rows up to which single look-ups are faster than a dict of all rows."""
 
 Topics = Mapping[str, TopicQueues]
 Groups = Mapping[str, RouteBroker]
@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 
 
 class Pool:
-    """Pool that makes equal tuples of consecutive views one object. One thread at a time."""
+    """Pool that makes equal tuples of consecutive views one object. Used by one thread at a time."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -46,7 +46,7 @@ class Pool:
         self._rows: dict[tuple[tuple[str, ...], tuple[Row, ...]], TopicQueues] = {}
 
     def topic_rows(self, brokers: tuple[str, ...], rows: tuple[Row, ...]) -> TopicQueues:
-        """The one object for these contents."""
+        """Return the one object with these contents."""
         brokers = self._brokers.setdefault(brokers, brokers)
         key = (brokers, rows)
         found = self._rows.get(key)
@@ -55,13 +55,13 @@ class Pool:
         return found
 
     def copy(self) -> Pool:
-        """Another one with the same objects, for another line of views."""
+        """Return another pool with the same objects, for another line of views."""
         copy = Pool()
         copy._brokers, copy._rows = dict(self._brokers), dict(self._rows)
         return copy
 
     def prune(self, topics: Topics, pause: Callable[[], None]) -> None:
-        """Forget what no topic has any more, once that is most of the pool."""
+        """Forget objects that no topic uses any more, if they are most of the pool."""
         if len(self._rows) <= 2 * len(topics) + _POOL_SLACK:
             return
         used = set(map(id, topics.values()))
@@ -73,7 +73,7 @@ class Pool:
 
 
 def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause: Callable[[], None]) -> Topics:
-    """topicQueueTable. Equal (old rows, delta) pairs are worked out once: topics of a cluster change alike."""
+    """Apply changes of topicQueueTable. Equal (old rows, delta) pairs are merged once, since topics are alike."""
     topics: dict[str, TopicQueues] | None = None
     seen: dict[tuple[int, int, int], tuple[TopicQueues | None, object]] = {}
     for topic, brokers, rows in deltas:
@@ -82,7 +82,7 @@ def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause
         key = (id(old), id(brokers), id(rows))
         known = seen.get(key)
         if known is None:
-            # The second item keeps the objects alive whose ids are in the key.
+            # The second item keeps the objects alive, because their ids are in the key.
             known = seen[key] = (_merge(old, brokers, rows, pool), (old, brokers, rows))
         new = known[0]
         if new is old:
@@ -102,7 +102,7 @@ def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause
 def _merge(
     old: TopicQueues | None, brokers: tuple[str, ...], rows: tuple[Row | None, ...], pool: Pool
 ) -> TopicQueues | None:
-    """A topic's rows after a delta; None when no row is left."""
+    """Return a topic's rows after a delta. None if no row is left."""
     if old is None and None not in rows:
         return pool.topic_rows(brokers, cast("tuple[Row, ...]", rows))
     if old is not None and len(brokers) <= _FEW:
@@ -124,7 +124,7 @@ def _merge(
 
 
 def _replace(old: TopicQueues, brokers: tuple[str, ...], rows: tuple[Row | None, ...]) -> tuple[Row, ...] | None:
-    """The rows when some brokers' rows were replaced and none came or went; else None."""
+    """Return the rows if only existing brokers' rows were replaced. None if rows were added or removed."""
     found = list(old.rows)
     for broker, row in zip(brokers, rows, strict=True):
         index = bisect_left(old.brokers, broker)
@@ -137,7 +137,7 @@ def _replace(old: TopicQueues, brokers: tuple[str, ...], rows: tuple[Row | None,
 def _touched(
     before: Mapping[Outer, Mapping[Inner, Value]], changed: Iterable[tuple[Outer, Inner, Value | None]]
 ) -> dict[Outer, dict[Inner, Value]]:
-    """Copies of the inner mappings that changes touch, with the changes. None as value removes a key."""
+    """Return changed copies of the inner mappings that changes touch. None as value removes a key."""
     touched: dict[Outer, dict[Inner, Value]] = {}
     for outer, inner, value in changed:
         rows = touched.get(outer)
@@ -153,7 +153,7 @@ def _touched(
 def _merged(
     before: Mapping[Outer, Mapping[Inner, Value]], touched: Mapping[Outer, Mapping[Inner, Value]]
 ) -> dict[Outer, Mapping[Inner, Value]]:
-    """The mapping with other inner mappings. An empty one goes."""
+    """Return the mapping with other inner mappings. Empty inner mappings are removed."""
     merged = {**before, **touched}
     for outer, rows in touched.items():
         if not rows:
@@ -162,7 +162,7 @@ def _merged(
 
 
 def apply_filters(before: Filters, changed: Mapping[LiveKey, tuple[str, ...] | None]) -> tuple[Filters, set[str]]:
-    """filterServerTable, and the groups whose filter servers moved."""
+    """Apply changes of filterServerTable. Return the groups with changed filter servers, too."""
     moved = [
         ((cluster, addr), name, servers)
         for (name, cluster, addr), servers in changed.items()
@@ -174,7 +174,7 @@ def apply_filters(before: Filters, changed: Mapping[LiveKey, tuple[str, ...] | N
 
 
 def apply_groups(before: Groups, changed: Mapping[str, BrokerRow | None], filters: Filters, moved: set[str]) -> Groups:
-    """brokerAddrTable, with the filter servers of each group's addresses."""
+    """Apply changes of brokerAddrTable, with the filter servers of each group's addresses."""
     rows: dict[str, BrokerRow | None] = dict(changed)
     for name in moved:
         if name in before:
@@ -194,7 +194,7 @@ def apply_groups(before: Groups, changed: Mapping[str, BrokerRow | None], filter
 
 
 def _filter_servers_of(name: str, row: BrokerRow, filters: Filters) -> dict[str, tuple[str, ...]]:
-    """Filter servers by address: its own alone, since anybody can register at another's address."""
+    """Return a group's own filter servers by address. Other groups may be registered at the same addresses."""
     found = {}
     for addr in row.broker_addrs.values():
         servers = filters.get((row.cluster, addr), {}).get(name)
@@ -204,7 +204,7 @@ def _filter_servers_of(name: str, row: BrokerRow, filters: Filters) -> dict[str,
 
 
 def apply_clusters(before: Clusters, changed: Mapping[tuple[str, str], bool]) -> Clusters:
-    """clusterAddrTable; a cluster without members is gone."""
+    """Apply changes of clusterAddrTable. A cluster without members is removed."""
     if not changed:
         return before
     sets: dict[str, set[str]] = {}
@@ -219,7 +219,7 @@ def apply_clusters(before: Clusters, changed: Mapping[tuple[str, str], bool]) ->
 
 
 def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveInfo | None]) -> LiveRows:
-    """brokerLiveTable."""
+    """Apply changes of brokerLiveTable."""
     if not changed:
         return before
     rows = ((name, (cluster, addr), row) for (name, cluster, addr), row in changed.items())
@@ -227,7 +227,7 @@ def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveInfo | None]) -> 
 
 
 def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], RegisteredMapping | None]) -> Mappings:
-    """topicQueueMappingInfoTable."""
+    """Apply changes of topicQueueMappingInfoTable."""
     if not changed:
         return before
     rows_before = {topic: before[topic].rows for _, topic, _ in changed if topic in before}
@@ -245,7 +245,7 @@ def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], Regi
 
 
 def apply_kv(before: KvTables, changed: Mapping[tuple[str, str], tuple[str | None] | None]) -> KvTables:
-    """kvConfigTable. A namespace lives as long as it has a row; a deleted key stays behind as a null row."""
+    """Apply changes of kvConfigTable. A namespace exists while it has a row. A deleted key may stay as a null row."""
     if not changed:
         return before
     touched: dict[str, dict[str, str | None]] = {}

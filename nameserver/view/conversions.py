@@ -2,7 +2,7 @@
 """Conversions between a `RouteView` and the state of the state machine, in both directions.
 
 A view is by topic, because clients ask for topics. The state machine is by broker group. Topics are by far the largest
-part and few events need them, so the topics of a group are looked up in the view when a rule first asks for them.
+part, and few events need them. So a group's topics are read from the view when a rule first needs them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from schemas.route_commit import RouteCommit, to_ms
 
 
 def state_of(view: RouteView, topics: Callable[[str], TopicTable], names: Iterable[str] = ()) -> RouteState:
-    """Return the state that the fold had at a view whose liveness is whole (livenessOffset is its logOffset).
+    """Return the state that the fold had at a view with complete liveness (livenessOffset is its logOffset).
 
     Args:
         view: View to begin at.
         topics: Returns the topics of a group, by its name.
-        names: Groups that have topics which the view lacks.
+        names: Groups with topics that the view lacks.
     """
     index = GroupIndex(view)
     with_topics = {name for rows in {id(rows): rows for rows in view.topics.values()}.values() for name in rows.brokers}
@@ -50,7 +50,7 @@ def state_of(view: RouteView, topics: Callable[[str], TopicTable], names: Iterab
 
 
 def whole_state_of(view: RouteView) -> RouteState:
-    """Return the same with the topics of all groups, read in one walk through the view."""
+    """Return the same state with the topics of all groups, read in one pass through the view."""
     topics: dict[str, dict[str, QueueRow]] = defaultdict(dict)
     made: dict[Row, QueueRow] = {}
     for topic, queues in view.topics.items():
@@ -60,10 +60,10 @@ def whole_state_of(view: RouteView) -> RouteState:
 
 
 class GroupIndex:
-    """Index by broker group of those tables of a view that have another key.
+    """Index by broker group of the tables of a view that have another key.
 
     Args:
-        view: The view.
+        view: View to index.
         pause: Called often.
     """
 
@@ -90,11 +90,11 @@ class GroupIndex:
         return all(map(is_, self._tables, (view.clusters, view.filter_tables, view.mapping_tables)))
 
     def names(self, view: RouteView) -> set[str]:
-        """Names of all groups of a view, but for those that only have topics."""
+        """Return the names of all groups of a view, except those that only have topics."""
         return {*view.groups, *view.live_names(), *self._clusters, *self._filters, *self._mappings}
 
     def group(self, view: RouteView, name: str, **more: Any) -> BrokerGroup:  # noqa: ANN401 (fields of a group)
-        """A group of a view without its topics, or with those that are given."""
+        """Return a group of a view without its topics, or with the given ones."""
         return _group(
             view,
             name,
@@ -111,7 +111,7 @@ def changes_nothing(view: RouteView, event: RegisterBroker) -> bool:
 
     Args:
         view: View that the registration would follow.
-        event: The registration, without its topics.
+        event: Registration without its topics.
     """
     key = (event.cluster_name, event.broker_addr)
     live = view.live_row(event.broker_name, *key)
@@ -119,7 +119,7 @@ def changes_nothing(view: RouteView, event: RegisterBroker) -> bool:
         return False
     is_member = event.broker_name in view.clusters.get(event.cluster_name, ())
     servers = view.filter_servers(*key).get(event.broker_name)
-    group = _group(  # its other addresses count only where this one changes something
+    group = _group(  # other addresses of the group matter only if this one changes something
         view,
         event.broker_name,
         clusters=frozenset((event.cluster_name,)) if is_member else frozenset(),
@@ -147,7 +147,7 @@ def _group(view: RouteView, name: str, **more: Any) -> BrokerGroup:  # noqa: ANN
 
 
 def topics_of(view: RouteView, broker_name: str) -> TopicRows:
-    """topic -> row of one broker group: a walk through all topics, which looks into equal ones once."""
+    """Return a broker group's rows by topic. It reads all topics, and equal ones only once."""
     rows: dict[int, QueueRow | None] = {}
     found: dict[str, QueueRow] = {}
     for topic, all_rows in view.topics.items():
@@ -172,7 +172,7 @@ def changes_to(
     Args:
         commit: Commit of the view that the changes lead to.
         groups: Every touched group, before (as the view shows it) and after.
-        kv: Every touched entry: (namespace, key) -> the row after, None for no row.
+        kv: Every touched entry: (namespace, key) -> the row after, or None without a row.
     """
     changes = Changes(commit, brokers={}, clusters={}, live={}, filter_servers={}, mappings={}, kv=kv)
     moved: list[TopicChanges] = []
@@ -192,13 +192,13 @@ def changes_to(
         rows = topic_changes(before, after)
         if rows is not None:
             moved.append(rows)
-    # Group by group: a topic of several groups comes several times, which costs less than to bring its rows together.
+    # Group by group. A topic of several groups comes several times, which costs less than joining its rows.
     changes.topic_rows = chain.from_iterable(map(_deltas, moved))
     return changes
 
 
 def _broker_row(group: BrokerGroup) -> BrokerRow | None:
-    """A group's row of brokerAddrTable."""
+    """Return a group's row of brokerAddrTable."""
     if not group.known:
         return None
     addrs = dict(sorted(group.broker_addrs.items()))
@@ -206,7 +206,7 @@ def _broker_row(group: BrokerGroup) -> BrokerRow | None:
 
 
 def _deltas(moved: TopicChanges) -> Iterator[TopicDelta]:
-    """Equal parts are one object, by which `advance.apply_topics` works each out once."""
+    """Yield the deltas. Equal parts are one object, so that `advance.apply_topics` merges each only once."""
     brokers = (moved.broker_name,)
     values: dict[QueueRow | None, tuple[Row | None]] = {}
     for topic, row in zip(moved.topics, moved.after, strict=True):
@@ -221,7 +221,7 @@ def _plain(row: QueueRow | None) -> Row | None:
 
 
 def _differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Keys whose value is another, with the new one; None where it went."""
+    """Yield the changed keys with the new value, or None for a removed key."""
     if before is after:
         return
     for key, value in after.items():

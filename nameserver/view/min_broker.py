@@ -17,7 +17,7 @@ from nameserver.view.snapshot import RouteView
 
 
 class Notification(NamedTuple):
-    """One NOTIFY_MIN_BROKER_ID_CHANGE (NotifyMinBrokerIdChangeRequestHeader), and the broker it goes to."""
+    """One NOTIFY_MIN_BROKER_ID_CHANGE (NotifyMinBrokerIdChangeRequestHeader), and its receiver."""
 
     broker_name: str
     to: str
@@ -27,7 +27,7 @@ class Notification(NamedTuple):
     ha_broker_addr: str | None
 
     def ext_fields(self) -> dict[str, str]:
-        """The custom header; null fields are left out."""
+        """Return the custom header. Null fields are left out."""
         fields = {
             "minBrokerId": str(self.min_broker_id),
             "minBrokerAddr": self.min_broker_addr,
@@ -41,8 +41,8 @@ def notifications(before: RouteView, after: RouteView) -> Iterator[Notification]
     """Yield the notifications that RocketMQ would send on the way from one view to a later one.
 
     Args:
-        before: A view.
-        after: A later one; groups that did not move are the same objects in both.
+        before: Earlier view.
+        after: Later view. Groups that did not change are the same objects in both.
     """
     if before.groups is after.groups:
         return
@@ -61,11 +61,11 @@ def _of_group(previous: RouteBroker, group: RouteBroker, before: RouteView, afte
         return
     offline = None
     if old_id == new_id:
-        # The id went to another address: taken over by it, of which RocketMQ tells nobody, or left and taken anew.
+        # Another address has the id now. If it took over the id, RocketMQ sends nothing. Or it came after the old left.
         if old[old_id] in _live_addrs(after, group.name):
             return
     elif old_id < new_id:
-        # The address took a higher id of its own accord, or the group wants no acting master: nobody is told.
+        # The address took a higher id itself, or the group wants no acting master: RocketMQ sends nothing.
         if old[old_id] in new.values() or not group.row.enable_acting_master:
             return
         offline = old[old_id]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contents of a `RouteView`: rows in memory, and the changes that lead from one commit to the next.
 
-Everything here is immutable once it is in a view. Structs are untracked by the garbage collector (``gc=False``): a
-view of 3,000,000 queue rows must not make each full collection of the serving process walk them. No cycle can arise,
-since rows hold only strings, numbers and other rows.
+Everything in a view is immutable. Structs are untracked by the garbage collector (``gc=False``). So a full collection
+of the serving process does not have to walk a view of 3,000,000 queue rows. There can be no cycle, because rows contain
+only strings, numbers and other rows.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Row = tuple[int, int, int, int]
 
 
 class TopicQueues(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A topic's rows: ``rows[i]`` belongs to broker group ``brokers[i]``; brokers are sorted.
+    """Rows of a topic: ``rows[i]`` belongs to broker group ``brokers[i]``. Brokers are sorted.
 
-    Equal contents are one object within a view (most topics of a cluster look alike), so identity stands for equality
-    wherever it pays, in the cache of answers above all.
+    Equal contents are one object within a view (most topics of a cluster have equal rows). So identity is used as
+    equality where that is faster, mainly in the cache of answers.
     """
 
     brokers: tuple[str, ...]
     rows: tuple[Row, ...]
 
     def find(self, broker_name: str) -> Row | None:
-        """The row of one broker group."""
+        """Return the row of one broker group. None without a row."""
         index = bisect_left(self.brokers, broker_name)
         if index < len(self.brokers) and self.brokers[index] == broker_name:
             return self.rows[index]
@@ -49,9 +49,9 @@ class BrokerRow(msgspec.Struct, frozen=True):
 
 
 class RouteBroker(msgspec.Struct, frozen=True):
-    """A broker group as route answers need it: its row, and the filter servers of its addresses.
+    """A broker group for route answers: its row, and the filter servers of its addresses.
 
-    ``filter_servers`` is what the group itself has registered at (cluster of the row, address).
+    ``filter_servers`` are those that the group itself has registered at (cluster of the row, address).
     """
 
     name: str
@@ -62,8 +62,8 @@ class RouteBroker(msgspec.Struct, frozen=True):
 class TopicMapping(msgspec.Struct, frozen=True, eq=False):
     """Static-topic mappings of one topic.
 
-    ``rows`` are {(bname, brokerName): row} as stored; ``by_bname`` is what an answer shows: of equal bnames the one
-    with the highest registeredOffset.
+    ``rows`` are {(bname, brokerName): row} as stored. ``by_bname`` has the mapping that an answer shows for each bname:
+    the one with the highest registeredOffset.
     """
 
     rows: dict[tuple[str, str], RegisteredMapping]
@@ -71,13 +71,13 @@ class TopicMapping(msgspec.Struct, frozen=True, eq=False):
 
 
 TopicDelta = tuple[str, tuple[str, ...], tuple[Row | None, ...]]
-"""topic, changed broker groups in order, and for each its new row, or None if it went."""
+"""Topic, changed broker groups in order, and the new row of each, or None if it was removed."""
 
 
 class Changes(msgspec.Struct):
-    """From one commit to another. A missing key is unchanged; None as value means the row went.
+    """Changes from one commit to another. A missing key is unchanged. None as value means that the row was removed.
 
-    ``topic_rows`` is read once and may be a generator that decodes as it goes.
+    ``topic_rows`` is read once and may be a generator that decodes on demand.
     """
 
     commit: RouteCommit
@@ -88,6 +88,6 @@ class Changes(msgspec.Struct):
     live: dict[LiveKey, LiveInfo | None] = {}
     filter_servers: dict[LiveKey, tuple[str, ...] | None] = {}
     mappings: dict[tuple[str, str, str], RegisteredMapping | None] = {}
-    """Keyed brokerName, topic, bname."""
+    """Keys are (brokerName, topic, bname)."""
     kv: dict[tuple[str, str], tuple[str | None] | None] = {}
-    """{(namespace, key): (value,)}; a null value is a row, too."""
+    """{(namespace, key): (value,)}. A null value is a row, too."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """RouteView: the seven state tables at one commit in memory, with the indexes that answers need.
 
-A view never changes. `RouteView.apply` builds the next one aside and shares whatever stayed the same: a changed topic
+A view never changes. `RouteView.apply` builds the next one separately and shares all unchanged parts. A changed topic
 costs a new `TopicQueues`, a changed broker group a new `RouteBroker`, and each touched table one shallow copy of its
-outer dict (60 microseconds for 10,000 topics). Whoever holds a view can go on reading it for as long as they like.
+outer dict (60 microseconds for 10,000 topics). A reader may keep a view for any time.
 
-Worked example. Epoch 7 says that broker-a's row of topic "orders" lost its write bit: `apply` copies the topic dict,
-puts one new `TopicQueues` into it (its tuple of brokers is the old one), and shares everything else; the cached answer
-of every other topic stays valid, because its `TopicQueues` and its `RouteBroker`s are still the same objects.
+Example: in epoch 7, broker-a's row of topic "orders" lost its write bit. `apply` copies the topic dict, puts one new
+`TopicQueues` into it (with the old tuple of brokers), and shares everything else. The cached answer of every other
+topic stays valid, because its `TopicQueues` and its `RouteBroker`s are still the same objects.
 
 Source: org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager, org.apache.rocketmq.namesrv.kvconfig.KVConfigManager
 (5.5.0), reading sides.
@@ -39,14 +39,14 @@ _serials = count(1)
 
 
 def no_pause() -> None:
-    """For callers that share the interpreter with nobody."""
+    """Do nothing: the pause for callers that do not share the interpreter."""
 
 
 class Yielder:
-    """Called between small pieces of work: every ``slice_s`` it sleeps, so that other threads get the interpreter."""
+    """Pause for work in small pieces: every ``slice_s`` it sleeps, so that other threads get the interpreter."""
 
     def __init__(self, slice_s: float = 0.001, rest_s: float = 0.0002) -> None:
-        """Start the first slice now."""
+        """Start the first slice."""
         self._slice_s, self._rest_s = slice_s, rest_s
         self._end = time.perf_counter() + slice_s
 
@@ -58,7 +58,7 @@ class Yielder:
 
 
 class RegistrationResult(NamedTuple):
-    """Header fields of the answer to a non-master's REGISTER_BROKER; both absent without a live master."""
+    """Header fields of the answer to a non-master's REGISTER_BROKER. Both are absent without a live master."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -72,13 +72,13 @@ class SystemTopics(NamedTuple):
 
 
 class RouteView(msgspec.Struct, frozen=True, eq=False):
-    """The tables at one commit. Built by `empty` and `apply` only.
+    """The tables at one commit. Only `empty` and `apply` build it.
 
     Attributes:
-        commit: The routeCommitTable row it shows.
-        serial: Compare it instead of holding on to an old view. It is the same for views of one line between which
-            nothing has changed but times of heartbeats, and different for all others of this process.
-        topics: {topic: rows}. Never holds a topic without rows.
+        commit: Row of routeCommitTable that it shows.
+        serial: Number to compare instead of keeping an old view. Views of one line have the same serial if they differ
+            only by times of heartbeats. All other views of this process have different serials.
+        topics: {topic: rows}. A topic has at least one row.
         groups: {brokerName: group}.
         clusters: {cluster: brokerNames, sorted}.
         kv: {namespace: {key: value or None}}.
@@ -98,19 +98,19 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def empty(cls) -> RouteView:
-        """The view before the first epoch."""
+        """Return the view before the first epoch."""
         return cls()
 
     # --- the commit ---
 
     @property
     def epoch(self) -> int:
-        """0 before the first commit."""
+        """Number of the epoch; 0 before the first commit."""
         return self.commit.epoch
 
     @property
     def log_offset(self) -> int:
-        """Everything up to and including it is in; -1 before the first commit."""
+        """Offset up to which, inclusive, the view has all records; -1 before the first commit."""
         return self.commit.log_offset
 
     @property
@@ -120,17 +120,17 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def watermark(self) -> datetime:
-        """Every broker silent at this time has been expired."""
+        """Time up to which every overdue broker has been expired."""
         return self.commit.watermark
 
     # --- the next commit ---
 
     def apply(self, changes: Changes, pause: Callable[[], None] = no_pause) -> RouteView:
-        """The view after these changes.
+        """Return the view after these changes.
 
         Args:
             changes: Differences from this view's commit to ``changes.commit``.
-            pause: Called often, between small pieces of work; may let other threads run.
+            pause: Called often, between small pieces of work. It may let other threads run.
         """
         filters, moved = advance.apply_filters(self.filter_tables, changes.filter_servers)
         view = replace(
@@ -147,7 +147,7 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
         return view if view._looks_like(self) else replace(view, serial=next(_serials))
 
     def apart(self) -> RouteView:
-        """The same view, where another line begins: of each line one thread at a time makes the next view."""
+        """Return the same view as the begin of another line. One thread at a time makes the next view of each line."""
         return replace(self, _pool=self._pool.copy())
 
     def _looks_like(self, before: RouteView) -> bool:
@@ -163,20 +163,20 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
     # --- topics ---
 
     def topic_names(self) -> list[str]:
-        """getAllTopicList, sorted: the order of `topics` depends on how a gateway came to this view."""
+        """Return getAllTopicList, sorted, because the order of `topics` depends on the earlier views of a gateway."""
         return sorted(self.topics)
 
     def topics_in(self, cluster: str) -> list[str]:
-        """getTopicsByCluster, in the order of `topics`: those with a row for any broker group of the cluster."""
+        """Return getTopicsByCluster in the order of `topics`: topics with a row for any broker group of the cluster."""
         names = frozenset(self.clusters.get(cluster, ()))
         return self._topics_where(lambda rows: not names.isdisjoint(rows.brokers)) if names else []
 
     def topic_count(self, broker_name: str) -> int:
-        """Number of topics that have a row for a broker group: wipeTopicCount, addTopicCount."""
+        """Return the number of topics with a row for a broker group: wipeTopicCount, addTopicCount."""
         return len(self._topics_where(lambda rows: rows.find(broker_name) is not None))
 
     def topic_counts(self) -> dict[str, int]:
-        """`topic_count` of every broker group. Takes a second for millions of topics, in any thread."""
+        """Return `topic_count` of every broker group. Takes a second for millions of topics, in any thread."""
         times = Counter(map(id, self.topics.values()))
         counts = dict.fromkeys(self.groups, 0)
         for found in {id(found): found for found in self.topics.values()}.values():
@@ -185,21 +185,21 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
         return counts
 
     def unit_topics(self) -> list[str]:
-        """getUnitTopics. Java looks at one arbitrary row; here it is the first by brokerName."""
+        """Return getUnitTopics. Java reads one arbitrary row, and this method the first by brokerName."""
         return sorted(self._topics_where(lambda rows: bool(rows.rows[0][3] & _FLAG_UNIT)))
 
     def unit_sub_topics(self) -> list[str]:
-        """getHasUnitSubTopicList."""
+        """Return getHasUnitSubTopicList."""
         return sorted(self._topics_where(lambda rows: bool(rows.rows[0][3] & _FLAG_UNIT_SUB)))
 
     def unit_sub_un_unit_topics(self) -> list[str]:
-        """getHasUnitSubUnUnitTopicList."""
+        """Return getHasUnitSubUnUnitTopicList."""
         return sorted(
             self._topics_where(lambda rows: rows.rows[0][3] & (_FLAG_UNIT | _FLAG_UNIT_SUB) == _FLAG_UNIT_SUB)
         )
 
     def _topics_where(self, accept: Callable[[TopicQueues], bool]) -> list[str]:
-        """Names of the topics whose rows are accepted; asks once for equal rows."""
+        """Return the names of the topics with accepted rows. Equal rows are checked once."""
         answers: dict[int, bool] = {}
         found = []
         for topic, rows in self.topics.items():
@@ -211,17 +211,17 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
         return found
 
     def mapping(self, topic: str) -> Mapping[str, TopicQueueMappingInfo] | None:
-        """Static-topic mappings of a topic by bname."""
+        """Return the static-topic mappings of a topic by bname."""
         found = self.mapping_tables.get(topic)
         return None if found is None else found.by_bname
 
     # --- brokers ---
 
     def system_topics(self) -> SystemTopics:
-        """getSystemTopicList: names of clusters and broker groups, and an address of some broker.
+        """Return getSystemTopicList: names of clusters and broker groups, and an address of one broker.
 
-        Which broker and which order is up to a hash map in RocketMQ. Here both follow the names, so that gateways that
-        came to the same view in different ways answer the same.
+        In RocketMQ a hash map decides which broker and which order. Here both follow the names. So gateways that came
+        to the same view in different ways give the same answer.
         """
         names: dict[str, None] = {}
         for cluster, members in sorted(self.clusters.items()):
@@ -234,32 +234,32 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
         return SystemTopics(tuple(names), addrs[min(addrs)])
 
     def broker_member_group(self, broker_name: str) -> Mapping[int, str]:
-        """getBrokerMemberGroup: brokerId to address; empty for an unknown group."""
+        """Return getBrokerMemberGroup: address by brokerId. Empty for an unknown group."""
         group = self.groups.get(broker_name)
         return {} if group is None else group.row.broker_addrs
 
     def live_row(self, broker_name: str, cluster: str, addr: str) -> LiveInfo | None:
-        """The live row of one address of a broker group."""
+        """Return the live row of one address of a broker group."""
         return self._live.get(broker_name, {}).get((cluster, addr))
 
     def live_rows(self, broker_name: str) -> Mapping[BrokerKey, LiveInfo]:
-        """{(cluster, addr): row} of a broker group."""
+        """Return {(cluster, addr): row} of a broker group."""
         return self._live.get(broker_name, {})
 
     def live_names(self) -> frozenset[str]:
-        """Broker groups with a live row."""
+        """Return the broker groups with a live row."""
         return frozenset(self._live)
 
     def all_live_rows(self) -> Iterator[tuple[LiveKey, LiveInfo]]:
-        """Every live row with its key."""
+        """Return every live row with its key."""
         return (((name, *key), row) for name, rows in self._live.items() for key, row in rows.items())
 
     def filter_servers(self, cluster: str, addr: str) -> Mapping[str, tuple[str, ...]]:
-        """{brokerName: filter servers} registered for an address."""
+        """Return {brokerName: filter servers} registered for an address."""
         return self.filter_tables.get((cluster, addr), {})
 
     def registration_result(self, cluster: str, broker_name: str, broker_id: int) -> RegistrationResult:
-        """Step 15 of registerBroker: where a slave finds its master."""
+        """Return the address of the master for a slave (step 15 of registerBroker)."""
         addr = None if broker_id == MASTER_ID else self.broker_member_group(broker_name).get(MASTER_ID)
         live = None if addr is None else self.live_row(broker_name, cluster, addr)
         return RegistrationResult() if live is None else RegistrationResult(addr, live.ha_server_addr)
@@ -267,15 +267,15 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
     # --- KV ---
 
     def kv_get(self, namespace: str, key: str) -> str | None:
-        """KVConfigManager.getKVConfig."""
+        """Return an entry as KVConfigManager.getKVConfig does."""
         return None if is_reserved(namespace) else self.kv.get(namespace, {}).get(key)
 
     def kv_table(self, namespace: str) -> Mapping[str, str | None] | None:
-        """A namespace with its deleted keys, whose value is None; the same object while nothing in it changes."""
+        """Return a namespace, with the value None for deleted keys. Without a change it is the same object."""
         return None if is_reserved(namespace) else self.kv.get(namespace)
 
     def kv_list(self, namespace: str) -> dict[str, str] | None:
-        """KVConfigManager.getKVListByNamespace; None for a namespace that was never put into."""
+        """Return KVConfigManager.getKVListByNamespace. None for a namespace that has never had a key."""
         return existing(self.kv_table(namespace))
 
     @property
@@ -284,5 +284,5 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
         return self.kv.get(NAMESRV_CONFIG, {})
 
     def order_topic_conf(self, topic: str) -> str | None:
-        """Order configuration of a topic (step 6 of a route answer, where the switch allows it)."""
+        """Return the order configuration of a topic (step 6 of a route answer, if the switch is on)."""
         return self.kv_get(ORDER_TOPIC_CONFIG, topic)

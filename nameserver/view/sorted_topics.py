@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorted topic names and numbers of topics, kept from request to request: a view may have millions of topics.
+"""Sorted topic names and numbers of topics, cached between requests, because a view may have millions of topics.
 
 Python sorts three million names in 2.5 s, and holds the interpreter's lock meanwhile. Arrow sorts without the lock.
-After that, a list follows the view by the topics that were added and removed.
+After that, a list follows the view by the added and removed topics.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from nameserver.view.apply import Topics
 from nameserver.view.snapshot import RouteView
 
 OFF_LOOP_TOPICS: Final = 10_000
-"""Number of topics above which a loop over all of them runs outside of the event loop."""
+"""Number of topics above which a loop over all of them runs outside the event loop."""
 _LISTS_KEPT: Final = 8
 _PIECE: Final = 10_000
-"""Names at a time: a millisecond."""
+"""Number of names that are processed at a time. They take a millisecond."""
 _ANEW: Final = 10
-"""If more than one name in so many came or went, it is faster to sort again."""
+"""If more than one in this many names was added or removed, it is faster to sort again."""
 
 
 class SortedTopics:
-    """Sorted topic names by cluster, kept as long as the view's tables stay the same."""
+    """Sorted topic names by cluster, cached while the view's tables stay the same."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._lists: OrderedDict[str | None, tuple[object, object, Collection[str], list[str]]] = OrderedDict()
 
     async def get(self, view: RouteView, cluster: str | None) -> list[str]:
-        """The names, in order."""
+        """Return the names, in order."""
         kept = self._lists.get(cluster)
         if kept is not None and kept[0] is view.topics and kept[1] is view.clusters:
             return kept[3]
@@ -48,7 +48,7 @@ class SortedTopics:
 
         as_viewed, found = await asyncio.to_thread(names) if len(view.topics) > OFF_LOOP_TOPICS else names()
         if not found:
-            return found  # names of clusters that are not there must not push out what is
+            return found  # names of missing clusters must not evict other lists
         self._lists[cluster] = (view.topics, view.clusters, as_viewed, found)
         while len(self._lists) > _LISTS_KEPT:
             self._lists.popitem(last=False)
@@ -56,10 +56,10 @@ class SortedTopics:
 
 
 class TopicCounts:
-    """Numbers of topics by broker group, kept as long as the topics stay the same. Lives on the event loop."""
+    """Numbers of topics by broker group, cached while the topics stay the same. Used on the event loop."""
 
     def __init__(self) -> None:
-        """Nothing is counted yet."""
+        """Start without numbers."""
         self._counted: tuple[Topics, asyncio.Future[dict[str, int]]] | None = None
 
     async def get(self, view: RouteView, broker_name: str) -> int:
@@ -73,13 +73,13 @@ class TopicCounts:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names sorted as Python sorts them, which is the order of their UTF-8, too."""
+    """Sort names as Python does, which is the order of their UTF-8, too."""
     pieces = list(_pieces(names))
     if len(pieces) <= 1:
         return sorted(pieces[0]) if pieces else []
     try:
         arrays = [pa.array(piece, pa.string()) for piece in pieces]
-    except UnicodeEncodeError:  # half a character, which the wire may have in it
+    except UnicodeEncodeError:  # half a character, which the wire may contain
         return sorted(name for piece in pieces for name in piece)
     order = pc.sort_indices(pa.chunked_array(arrays))
     found: list[str] = []
@@ -89,15 +89,15 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def following(before: list[str], was: Collection[str], names: Collection[str]) -> list[str]:
-    """The same as `in_order`, from a list of names most of which are still there; the list itself if all are.
+    """Return the same as `in_order`, from a list with most of the names. Return the list itself if nothing changed.
 
     Args:
-        before: In order.
-        was: The same names as a view had them.
-        names: As a later view has them: what came is behind the others, which are as they were.
+        before: Earlier names in order.
+        was: The same names in the order of their view.
+        names: Names in the order of a later view: added names are after the others, which are in the same order.
     """
     found = _steps(before, list(was), list(names))
-    if found is None:  # a view of another line
+    if found is None:  # the view is of another line
         return in_order(names)
     gone, came = found
     if not gone and not came:
@@ -115,7 +115,7 @@ def following(before: list[str], was: Collection[str], names: Collection[str]) -
 
 
 def _steps(before: list[str], was: list[str], now: list[str]) -> tuple[list[str], list[str]] | None:
-    """Return removed and added names; None if the lists are not as `following` expects, or too much differs."""
+    """Return removed and added names. None if the lists are not as `following` expects, or differ too much."""
     most = len(was) // _ANEW
     kept = len(now)
     while kept and not _has(before, now[kept - 1]):
@@ -128,7 +128,7 @@ def _steps(before: list[str], was: list[str], now: list[str]) -> tuple[list[str]
     gone: list[str] = []
     start = 0
     for _ in range(missing):
-        # Up to the next one that went, both are the same; behind it, all are one place further.
+        # Up to the next removed name, both are the same. After it, all names are one place further.
         shift = len(gone)
         end = bisect_left(range(kept + shift), True, start, key=lambda place: was[place] != now[place - shift])
         if was[start:end] != now[start - shift : end - shift]:
