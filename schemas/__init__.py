@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contracts: what may travel on the wire, on the event log and in the Delta tables. No I/O, no rules."""
+"""Contracts: the data on the wire, on the event log and in the Delta tables. No I/O, no rules."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of a broker's own data: DataVersion, QueueData settings, static topic mapping.
 
-Wire names are RocketMQ's (camelCase); Python names are the same in snake_case.
+Wire names are RocketMQ's (camelCase). Python names are the same in snake_case.
 Source: org.apache.rocketmq.remoting.protocol.DataVersion, .route.QueueData,
 .statictopic.TopicQueueMappingInfo (5.5.0).
 """
@@ -16,7 +16,7 @@ MASTER_ID = 0
 """brokerId of a master (MixAll.MASTER_ID)."""
 
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
-"""A broker that names no timeout expires after this (RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME)."""
+"""Timeout of a broker that names none, in ms (RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME)."""
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -27,11 +27,11 @@ Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 """A Java int, and a table column of that type. Checked when a payload is decoded, not on construction."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""A Java long, likewise."""
+"""A Java long, and a table column of that type. Checked as `Int`."""
 
 
 class DataVersion(msgspec.Struct, frozen=True, rename="camel", omit_defaults=False):
-    """Version of a broker's topic table. Equality needs all three; the NameServer never orders them by time.
+    """Version of a broker's topic table. Equality needs all three fields. The NameServer never orders versions by time.
 
     ``timestamp`` is milliseconds since the epoch on the broker's own clock.
     """
@@ -53,7 +53,7 @@ class QueueRow(NamedTuple):
 class TopicQueueMappingInfo(msgspec.Struct, frozen=True, rename="camel"):
     """Static-topic mapping of one broker. ``curr_id_map`` is logical queue id to physical queue id.
 
-    All fields may be absent on the wire; ``bname`` decides the row it is stored under.
+    All fields may be absent on the wire. ``bname`` decides the row under which it is stored.
     """
 
     topic: str | None = None

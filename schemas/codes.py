@@ -2,7 +2,7 @@
 """Numbers of the remoting protocol: request and response codes, languages, releases, header types.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RequestCode, ResponseCode, RemotingSysResponseCode, LanguageCode,
-SerializeType; org.apache.rocketmq.common.MQVersion. Only what a NameServer or a broker's topics meet is here.
+SerializeType; org.apache.rocketmq.common.MQVersion. Only numbers for a NameServer or a broker's topics are included.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """Request codes of RocketMQ. A NameServer sends 905 to brokers; peers send the others to it or to brokers."""
+    """Request codes of RocketMQ. A NameServer sends 905 to brokers. Peers send the others to it or to brokers."""
 
     SEND_MESSAGE = 10
     UPDATE_AND_CREATE_TOPIC = 17
@@ -72,7 +72,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """Language of a peer. In a JSON header it travels as the name, in a ROCKETMQ header as the number."""
+    """Language of a peer: in a JSON header its name, in a ROCKETMQ header its number."""
 
     JAVA = 0
     CPP = 1
@@ -99,14 +99,14 @@ class SerializeType(IntEnum):
 
 # MQVersion.Version ordinals. Every release has a SNAPSHOT twin just before it.
 V3_0_11: Final = 37
-"""From here on REGISTER_BROKER carries the RegisterBrokerBody envelope; before it, the bare topic table."""
+"""First version with the RegisterBrokerBody envelope in REGISTER_BROKER. Before it, the body is only the topic table."""
 V4_9_4: Final = 401
-"""From here on a route answer has quoted map keys."""
+"""First version with quoted map keys in a route answer."""
 V5_0_0: Final = 413
-"""From here on a compressed registration ends with the topic queue mappings."""
+"""First version with the topic queue mappings at the end of a compressed registration."""
 V5_5_0: Final = 513
 HIGHER_VERSION: Final = 612
-"""The highest ordinal; anything above counts as this."""
+"""Highest ordinal. Any higher one counts as this."""
 
 MIN_INT: Final = -(1 << 31)
 MAX_INT: Final = (1 << 31) - 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors that routelake raises on purpose: their root, and those of more than one package.
+"""Errors that routelake raises on purpose: the root, and the errors of more than one package.
 
     RoutelakeError
     ├── BadRequestError          the peer's fault: refused, never on the log      HTTP 400, code SYSTEM_ERROR
@@ -18,11 +18,11 @@
     ├── ProtocolError            bytes that are no remoting frame: connection closed
     └── SetupError               the operator must do something first: exit code 2
 
-Errors of one package stand there: `remoting.errors` (what goes wrong when this side asks), `clients.route.errors`,
+Errors of one package are defined there: `remoting.errors` (failed requests to other servers), `clients.route.errors`,
 `remoting.codec.commands.RefusedError`, `eventlog.kafka.access.settings`, `lake.delta.log.DamagedTableError`,
 `lake.lease.LeaseLostError`, `pipelines.spark_sql.StatementError`, `api.http.problems.Problem`, `runtime.jars.JarError`.
 
-Callers decide by type and fields; ``str()`` is a sentence for a person, and no program reads it.
+Callers decide by type and fields. ``str()`` is a sentence for people, and no program reads it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from typing import Final
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _FRAMES: Final = re.compile(r"\n(stack backtrace:|\s+0: ).*", re.DOTALL)
-"""Of Rust, which RUST_BACKTRACE adds."""
+"""Stack frames of Rust, which RUST_BACKTRACE adds."""
 
 
 class RoutelakeError(Exception):
-    """Root. ``fields`` are the keyword arguments it was raised with."""
+    """Root of the errors. ``fields`` are the keyword arguments of its construction."""
 
     def __init__(self, message: str = "", /, **fields: object) -> None:
         self.fields = fields
@@ -44,15 +44,15 @@ class RoutelakeError(Exception):
 
 
 class BadRequestError(RoutelakeError):
-    """The request cannot be accepted as it is; the message names the field and the rule."""
+    """The request cannot be accepted. The message names the field and the rule."""
 
 
 class TooLargeError(BadRequestError):
-    """More bytes than may be; ``limit_bytes`` says how many may."""
+    """The request has more bytes than allowed. ``limit_bytes`` is the limit."""
 
 
 class AccessDeniedError(RoutelakeError):
-    """The sender lacks permission; ``is_authenticated`` tells whether it has an account."""
+    """The sender lacks permission. ``is_authenticated`` is True if it has an account."""
 
     def __init__(self, message: str, /, *, is_authenticated: bool) -> None:
         self.is_authenticated = is_authenticated
@@ -60,7 +60,7 @@ class AccessDeniedError(RoutelakeError):
 
 
 class NotFoundError(RoutelakeError):
-    """The thing asked for does not exist. ``code`` is RocketMQ's ResponseCode for it."""
+    """The requested object does not exist. ``code`` is RocketMQ's ResponseCode for it."""
 
     def __init__(self, message: str, /, *, code: int, **fields: object) -> None:
         self.code = code
@@ -72,31 +72,31 @@ class HistoryError(RoutelakeError):
 
 
 class VacuumedError(HistoryError):
-    """Older than what is recorded; ``oldest_epoch`` and ``oldest_time`` name the oldest commit that is."""
+    """The version is older than the record. ``oldest_epoch`` and ``oldest_time`` name the oldest recorded commit."""
 
 
 class BeforeHistoryError(HistoryError):
-    """Before there was anything to record; ``first_epoch`` and ``first_time`` name the first commit."""
+    """The time is before the first commit. ``first_epoch`` and ``first_time`` name that commit."""
 
 
 class OtherLakeError(HistoryError):
-    """A cursor or token of another lake, or of this one as it was before a restore."""
+    """The cursor or token is of another lake, or of this one before a restore."""
 
 
 class FutureEpochError(HistoryError):
-    """An epoch that has not been committed yet."""
+    """The epoch has not been committed yet."""
 
 
 class FutureTimeError(HistoryError):
-    """A time that has not come yet; ``now`` is the gateway's."""
+    """The time is in the future. ``now`` is the gateway's time."""
 
 
 class UnavailableError(RoutelakeError):
-    """Not now: the event log or the tables cannot be reached. Nothing was accepted."""
+    """The event log or the tables cannot be reached now. Nothing was accepted."""
 
 
 class QuotaError(UnavailableError):
-    """More than one peer, or all together, may do. ``quota`` names the limit, ``retry_after_s`` a time to wait."""
+    """One peer, or all peers together, exceed a quota. ``quota`` is its name, ``retry_after_s`` a time to wait."""
 
     def __init__(self, message: str, /, *, quota: str, retry_after_s: int) -> None:
         self.quota = quota
@@ -105,9 +105,9 @@ class QuotaError(UnavailableError):
 
 
 class InDoubtError(RoutelakeError):
-    """An append failed on its way: whether its events are on the log is unknown, until somebody reads it.
+    """An append failed after it was sent. It is unknown whether its events are on the log, until the log is read.
 
-    Appending them again is harmless: the fold takes an event that comes twice as a fact that was stated twice.
+    To append them again is harmless: the state machine applies a repeated event as it would a repeated request.
     """
 
 
@@ -120,7 +120,7 @@ class ProtocolError(RoutelakeError):
 
 
 class SetupError(RoutelakeError):
-    """Start-up cannot go on; the message says what the operator can do."""
+    """A start cannot continue. The message names what the operator can do."""
 
 
 def one_line(error: BaseException) -> str:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Event types of the event log.
 
-An event is recorded as it was received: it carries no decision. The log adds its offset and its event time (time of
-receipt, never decreasing). `nameserver.state_machine` decides its effect. `encode`/`decode` give the payload stored
-in the log: one format byte, then zstd-compressed JSON with RocketMQ's field names. So a log can be read with ``zstd``
-and ``jq`` when everything else is down. The frame ends with zstd's checksum of the content, which detects a page that
-the disk has changed.
+An event is recorded as it was received, without a decision. The log adds its offset and its event time (time of
+receipt, never decreasing). `nameserver.state_machine` decides its effect. `encode` and `decode` convert to the payload
+on the log: one format byte, then zstd-compressed JSON with RocketMQ's field names. So a log can be read with ``zstd``
+and ``jq`` if everything else is down. The frame ends with zstd's checksum of the content, which detects a page that the
+disk has changed.
 
-The *routing key* next to a payload names the state that an event touches (`routing_key`), without decoding it.
+The *routing key* next to a payload names the state that an event touches (`routing_key`), without decoding the payload.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from schemas.errors import EventDecodeError, TooLargeError
 from schemas.limits import MAX_EVENT_BYTES, MAX_READABLE_EVENT_BYTES
 
 IMMEDIATE: Final = b"\x01"
-"""First byte of a payload: somebody may be waiting for what it changes."""
+"""First byte of a payload that may change something for which a client waits."""
 DEFERRABLE: Final = b"\x02"
-"""First byte of a payload: a sign of life, of which nobody awaits more. It can be folded with the next immediate one,
-which a CLOCK is at the latest. A reader that meets a higher first byte than this must not guess."""
+"""First byte of a payload, usually a heartbeat, for which no client waits. It can be folded with the next immediate
+one, at the latest with a CLOCK. A reader must not interpret a payload with a higher first byte."""
 
 EVENT_LEVEL: Final = 2
-"""What a reader of the log has to know. It rises with a new first byte, a new command, a new meaning of a field; not
-with a field that may be ignored. A lake says which level its log may have (docs/adr/0019)."""
+"""Version of the format that a reader of the log must know. It rises with a new first byte, a new command, or a new
+meaning of a field, but not with a field that may be ignored. A lake states the level of its log (docs/adr/0019)."""
 
 HEAD_BYTES: Final = 1 + 18
-"""Of a payload: its first byte, and the longest header of a zstd frame (RFC 8878, 3.1.1.1)."""
+"""Size of a payload's first byte and of the longest header of a zstd frame (RFC 8878, 3.1.1.1), in bytes."""
 
 KEY_EVERYTHING: Final = "*"
 KEY_KV: Final = "kv"
@@ -42,7 +42,7 @@ _KEY_BROKER_PREFIX: Final = "b:"
 
 
 class Actor(msgspec.Struct, frozen=True, rename="camel"):
-    """Sender of an event: ``via`` remoting, http or routelake itself; ``peer`` host:port; ``gateway`` that took it."""
+    """Sender of an event: ``via`` remoting, http or routelake itself, ``peer`` host:port, receiving ``gateway``."""
 
     gateway: str
     via: str
@@ -51,14 +51,14 @@ class Actor(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Channel(msgspec.Struct, frozen=True, rename="camel"):
-    """The connection a broker registered over: unique within its gateway for all time."""
+    """Connection over which a broker registered. It is unique within its gateway for ever."""
 
     gateway: str
     connection: str
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel", tag_field="command", kw_only=True):
-    """Common part. ``command`` (the tag) is RocketMQ's RequestCode name, or routelake's own for facts without one."""
+    """Common part. ``command`` (the tag) is RocketMQ's RequestCode name, or routelake's own for other events."""
 
     actor: Actor
 
@@ -92,7 +92,7 @@ class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
 
     @property
     def speaks_for(self) -> list[str]:
-        """brokerNames: its own, then those whose static topics it maps, which with stock brokers is its own."""
+        """brokerNames of the registration: its own, then the bnames of its static topics (the same in stock brokers)."""
         mapped = {mapping.bname or "" for mapping in self.topic_queue_mapping_info_map.values()}
         return [self.broker_name, *sorted(mapped - {self.broker_name})]
 
@@ -280,23 +280,23 @@ def routing_key(event: AnyEvent) -> str:
 
 
 def broker_key(broker_name: str) -> str:
-    """Routing key of a broker group."""
+    """Return the routing key of a broker group."""
     return _KEY_BROKER_PREFIX + broker_name
 
 
 class EventEncoder:
-    """`encode` for one thread with many events: a compressor costs more to make than to use."""
+    """`encode` for one thread with many events. It reuses a compressor, which costs more to make than to use."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
 
     def encode(self, event: AnyEvent) -> bytes:
-        """Event to log payload: a byte that says how soon it is to be folded, then a zstd frame of JSON.
+        """Encode an event as a payload: a byte for immediate or deferrable, then a zstd frame of JSON.
 
         The frame states the size of its content (`inflated_bytes`).
 
         Raises:
-            TooLargeError: the event is larger than one may be.
+            TooLargeError: The event exceeds the size limit.
         """
         data = _encoder.encode(event)
         if len(data) > MAX_EVENT_BYTES:
@@ -309,9 +309,9 @@ class EventEncoder:
 
 
 def _is_sign_of_life(event: AnyEvent) -> bool:
-    """Return True if the event is a heartbeat: its gateway expects it to change nothing but a heartbeat time.
+    """Return True if the event is a heartbeat: its gateway expects it to change only a heartbeat time.
 
-    A refusal counts as one, so that repeated refused requests do not make an epoch each second.
+    A refusal counts as a heartbeat, so that repeated refused requests do not make an epoch each second.
     """
     return (
         isinstance(event, BrokerHeartbeat | AccessRefused)
@@ -321,19 +321,19 @@ def _is_sign_of_life(event: AnyEvent) -> bool:
 
 
 def encode(event: AnyEvent) -> bytes:
-    """Event to log payload, in any thread.
+    """Encode an event as a payload, in any thread.
 
     Raises:
-        TooLargeError: the event is larger than one may be.
+        TooLargeError: The event exceeds the size limit.
     """
     return EventEncoder().encode(event)
 
 
 def inflated_bytes(payload: bytes) -> int | None:
-    """The size that a payload's frame states for its content; None where there is no such frame.
+    """Return the size that a payload's frame states for its content. None without such a frame.
 
     Args:
-        payload: its first `HEAD_BYTES` are enough.
+        payload: Payload, or its first `HEAD_BYTES`.
     """
     try:
         size = zstandard.frame_content_size(payload[1:])
@@ -343,10 +343,10 @@ def inflated_bytes(payload: bytes) -> int | None:
 
 
 def read_json(payload: bytes) -> bytes:
-    """The JSON in a payload. Never holds more than the frame states, nor than MAX_READABLE_EVENT_BYTES.
+    """Return the JSON in a payload. It is never larger than the frame states, nor than MAX_READABLE_EVENT_BYTES.
 
     Raises:
-        EventDecodeError: the payload is empty, of an unknown format, torn, oversized, or not what its frame states.
+        EventDecodeError: The payload is empty, torn, too large, of an unknown format, or not what its frame states.
     """
     if not payload:
         raise EventDecodeError(reason="empty payload")
@@ -360,18 +360,18 @@ def read_json(payload: bytes) -> bytes:
             reason=f"an event of {size} bytes, uncompressed; the fold reads up to {MAX_READABLE_EVENT_BYTES}"
         )
     try:
-        # zstd fails where the content is not of the size that the frame states, before it writes past that.
+        # zstd fails if the content has another size than the frame states, before it writes beyond that size.
         return zstandard.ZstdDecompressor().decompress(payload[1:], allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise EventDecodeError(reason=str(error)) from error
 
 
 def decode(payload: bytes) -> AnyEvent:
-    """Log payload to event.
+    """Decode a payload to an event.
 
     Raises:
-        EventDecodeError: the payload is empty, of an unknown format, torn, oversized or not an event. The fold puts
-            such a record into quarantineTable and goes on.
+        EventDecodeError: The payload is empty, torn, too large, of an unknown format, or not an event. The fold puts
+            such a record into quarantineTable and continues.
     """
     try:
         return _decoder.decode(read_json(payload))
@@ -380,6 +380,6 @@ def decode(payload: bytes) -> AnyEvent:
 
 
 def topic_config_digest(topic_config_table: dict[str, QueueRow]) -> str:
-    """Order-free fingerprint of a registration's topics: equal digests mean equal tables."""
-    rows = sorted(topic_config_table.items(), key=itemgetter(0))  # without a key it compares names twice
+    """Return a digest of a registration's topics that does not depend on their order. Equal digests: equal tables."""
+    rows = sorted(topic_config_table.items(), key=itemgetter(0))  # without a key, sorting compares names twice
     return hashlib.blake2b(_encoder.encode(rows), digest_size=12).hexdigest()

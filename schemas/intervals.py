@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of intervals: one row for each state that a key was in, from when to when, and who began and ended it.
+"""Interval tables: one row for each state of a key, with the begin and end of the state and the senders of both.
 
-They are made from routeChangeTable (`lake.history.intervals`), belong to no epoch's versions, and can be made anew from
-it at any time: docs/adr/0015.
+They are made from routeChangeTable (`lake.history.intervals`). They belong to no epoch's versions, and can be made
+again from it at any time: docs/adr/0015.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, KV_CONFIG_TABLE
 
 IS_OPEN: Final = "isOpen"
 INTERVALS_APP: Final = "routelake-intervals"
-"""Of the Delta app transaction by which a table says up to which epoch it is whole."""
+"""Id of the Delta app transaction by which a table states up to which epoch it is complete."""
 
 _INTERVAL: Final = (
     Column("validFrom", "timestamp", "event time of the change that began it", nullable=False),
@@ -33,12 +33,12 @@ _INTERVAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A table of intervals.
+    """An interval table.
 
     Attributes:
-        table: it.
-        source: the state table whose rows it tells of; its key is the key.
-        state: those of the source's value columns that make one state another.
+        table: Interval table.
+        source: State table with the rows. It has the same key.
+        state: Value columns of the source that make one state differ from another.
     """
 
     table: Table

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of one event and of the KV table, the same for every listener.
 
-A listener refuses with the limit in its answer; nothing is written then. Stock brokers stay far below: the largest
-registrations bring 100,000 topics (`tests/namesrv_checklist/test_large.py`), values of ORDER_TOPIC_CONFIG some 10 kB.
-RocketMQ itself has one bound, its frame of 16 MiB.
+If a request exceeds a limit, the listener refuses it and names the limit in its answer, and nothing is written. Stock
+brokers stay far below: the largest registrations have 100,000 topics (`tests/namesrv_checklist/test_large.py`), and
+values of ORDER_TOPIC_CONFIG some 10 kB. RocketMQ itself has only one limit, its frame of 16 MiB.
 """
 
 from __future__ import annotations

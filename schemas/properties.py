@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""java.util.Properties.load: the text format of namesrv.properties, broker.conf and their like. Pure.
+r"""java.util.Properties.load: the text format of namesrv.properties, broker.conf and similar files. Pure.
 
-Java itself judges it, over generated files (tests/schemas/test_properties.py). A library, javaproperties 0.8.2, was
-tried: it takes a comment behind a lone backslash for an entry, which Java does not.
+The tests compare it with Java over generated files (tests/schemas/test_properties.py). A library, javaproperties 0.8.2,
+was tried: it takes a comment after a single backslash for an entry, which Java does not.
 
-A file is read as ISO-8859-1, whatever it was written in: text of other scripts in a comment does no harm, and in a
-value it comes out garbled, as in RocketMQ. One thing is not as in Java: a byte order mark of UTF-8, which Windows'
-editors write, is skipped. Java takes it for a part of the first key.
+A file is read as ISO-8859-1, whatever its encoding. Text of other scripts does no harm in a comment. In a value it
+comes out garbled, as in RocketMQ. There is one difference from Java: a byte order mark of UTF-8, which Windows' editors
+write, is skipped. Java takes it for a part of the first key.
 
-A *logical line* is a natural line, joined with the next one as long as it ends in an odd number of backslashes (blanks
-at the start of the next one are dropped)::
+A *logical line* is a natural line. If it ends in an odd number of backslashes, it is joined with the next one, without
+the blanks at the start of the next one::
 
     # a comment; so is a line that starts with !
     listenPort = 9876            key listenPort, value 9876 (a blank at the END of a value stays)
@@ -18,7 +18,7 @@ at the start of the next one are dropped)::
                       b          value a;b
     path = C:\\data\tx\u00e4     value C:\data<tab>xä
 
-Blank lines are skipped; a key given twice has its last value. Source: java.util.Properties (JDK 17).
+Blank lines are skipped. A key given twice has its last value. Source: java.util.Properties (JDK 17).
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Property(NamedTuple):
 
 
 class PropertiesError(BadRequestError):
-    r"""Malformed ``\uxxxx`` escapes, or a file in UTF-16: there is nothing else that this format can get wrong.
+    r"""Malformed ``\uxxxx`` escapes, or a file in UTF-16. This format has no other errors.
 
     Attributes:
-        line: Where the first is, from 1.
-        faults: Of each line, what is wrong.
-        entries: The others.
+        line: Line of the first error, from 1.
+        faults: Error of each invalid line.
+        entries: Entries of the other lines.
     """
 
     def __init__(self, lines: list[int], what: str, entries: list[Property]) -> None:
-        """See the attributes."""
+        """Store the errors and the valid entries."""
         self.line = lines[0]
         self.faults = [f"line {line}: {what}" for line in lines]
         self.entries = entries
@@ -66,12 +66,12 @@ class _EscapeError(ValueError):
 
 
 def is_true(text: str) -> bool:
-    """Boolean.parseBoolean: "true" in any letter case, and nothing else; ``TRUE`` with a blank after it is false."""
+    """Return Boolean.parseBoolean: only "true" in any letter case is true. ``TRUE`` with a blank after it is false."""
     return text.lower() == "true"
 
 
 def parse_int(text: str, bits: int = 32) -> int | None:
-    """Integer.parseInt, Long.parseLong: None for what is no such number, blanks around it included."""
+    """Return Integer.parseInt or Long.parseLong. None for other text, such as a number with blanks around it."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)
@@ -79,10 +79,10 @@ def parse_int(text: str, bits: int = 32) -> int | None:
 
 
 def parse_file(data: bytes) -> list[Property]:
-    """The entries of a file in their order (Properties.load(InputStream)).
+    """Return the entries of a file in their order (Properties.load(InputStream)).
 
     Raises:
-        PropertiesError: A malformed escape, or UTF-16.
+        PropertiesError: The file has a malformed escape, or is in UTF-16.
     """
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise PropertiesError([1], "the file is in UTF-16. Save it in UTF-8", [])
@@ -90,19 +90,19 @@ def parse_file(data: bytes) -> list[Property]:
 
 
 def parse_body(body: bytes) -> dict[str, str]:
-    """A request's body as a table: decoded as UTF-8 first, as the NameServer does it (MixAll.string2Properties).
+    """Return a request's body as a table. It is decoded as UTF-8 first, as in RocketMQ (MixAll.string2Properties).
 
     Raises:
-        PropertiesError: A malformed escape.
+        PropertiesError: The body has a malformed escape.
     """
     return {entry.key: entry.value for entry in parse(body.decode("utf-8", "replace").encode().decode("latin-1"))}
 
 
 def parse(text: str) -> list[Property]:
-    """The entries of a text in their order, duplicates included.
+    """Return the entries of a text in their order, with duplicates.
 
     Raises:
-        PropertiesError: A malformed escape.
+        PropertiesError: The text has a malformed escape.
     """
     entries, wrong = [], []
     for line, number in _logical_lines(text):
@@ -117,10 +117,10 @@ def parse(text: str) -> list[Property]:
 
 
 def _logical_lines(text: str) -> list[tuple[str, int]]:
-    """Logical lines without leading blanks, comments and blank lines, and the number of the line each begins on."""
+    """Return the logical lines without leading blanks, comments and blank lines, each with its first line's number."""
     found: list[tuple[str, int]] = []
     joined, begins, is_open = "", 0, False
-    if text.endswith(("\\\n", "\\\r")):  # the text ends, and not the line
+    if text.endswith(("\\\n", "\\\r")):  # the text ends, but not the line
         text = text[:-1]
     for number, natural in enumerate(_NEWLINE.split(text), start=1):
         line = natural.lstrip(_BLANKS)
@@ -137,7 +137,7 @@ def _logical_lines(text: str) -> list[tuple[str, int]]:
         if joined:
             found.append((joined, begins))
         joined = ""
-    if joined or is_open:  # the text ends after a continuation mark; of nothing else that is an empty key
+    if joined or is_open:  # the text ends after a continuation mark: without other text that is an empty key
         found.append((joined, begins))
     return found
 
@@ -147,7 +147,7 @@ def _is_continued(line: str) -> bool:
 
 
 def _entry(line: str, number: int) -> Property:
-    """Cut a logical line at the first blank, = or : that no backslash precedes."""
+    """Cut a logical line at the first blank, = or : without a backslash before it."""
     at = 0
     while at < len(line) and line[at] not in "=:" + _BLANKS:
         at += 2 if line[at] == "\\" else 1

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's two JSON dialects, both ways.
+"""RocketMQ's two JSON dialects, in both directions.
 
 fastjson writes the keys of a Java ``Map<Long, …>`` or ``Map<Integer, …>`` as bare numbers, which is not JSON::
 
     numeric    "brokerAddrs":{0:"10.0.0.1:10911"}
     standard   "brokerAddrs":{"0":"10.0.0.1:10911"}
 
-Only ``brokerAddrs`` and ``currIdMap`` are such maps. In both dialects object keys are alphabetical, nulls are left out
-and empty maps and lists are written. Maps with text keys are quoted in both, also when a key looks like a number.
+Only ``brokerAddrs`` and ``currIdMap`` are such maps. In both dialects object keys are alphabetical, nulls are left out,
+and empty maps and lists are written. Maps with text keys are quoted in both, also if a key looks like a number.
 
-Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RemotingSerializable, ClientRequestProcessor (which switches the
+Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RemotingSerializable, ClientRequestProcessor (which chooses the
 dialect of a route answer).
 """
 
@@ -26,15 +26,15 @@ from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 
 T = TypeVar("T")
 
-# A whole string, or a bare key. Possessive throughout, and no scan starts inside an earlier one: linear time.
+# A whole string, or a bare key. All quantifiers are possessive, and no scan starts inside an earlier one: linear time.
 _STRING_OR_BARE_KEY = re.compile(
     rb'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|([{,]\s*+)(-?[0-9]++)(?=\s*+:)',
     re.DOTALL,
 )
 
 
-# The two maps with such keys, which hold no other objects. Between their strings no letter of their own names stands,
-# so a scan ends where the next one could begin: no two look at the same bytes, and all together take linear time.
+# The two maps with such keys, which contain no other objects. Text between their strings has no letter of their names.
+# So a scan ends where the next one could begin. No two scans read the same bytes, and all together take linear time.
 _ID_MAP = re.compile(
     rb'"(?:brokerAddrs|currIdMap)"\s*+:\s*+\{(?:[\s0-9:,.+\-Eaeflnrstu]++|"(?:[^"\\]++|\\.)*+")*+\}',
     re.DOTALL,
@@ -42,22 +42,22 @@ _ID_MAP = re.compile(
 
 
 def quote_numeric_keys(data: bytes) -> bytes:
-    """Put quotes around bare numeric object keys, leaving strings alone. Whatever else is wrong stays wrong.
+    """Put quotes around bare numeric object keys, but not inside strings. Other errors of the text stay.
 
-    A call of Python for each string: for answers that this side has asked for.
+    It calls Python for each string, so use it for answers to own requests.
     """
     return _STRING_OR_BARE_KEY.sub(_quote_key, data)
 
 
 def quote_id_maps(data: bytes, most: int) -> bytes:
-    """`quote_numeric_keys` within ``brokerAddrs`` and ``currIdMap`` alone: for what strangers send.
+    """Do `quote_numeric_keys` only within ``brokerAddrs`` and ``currIdMap``, for data of unknown senders.
 
     Args:
-        data: As they send it.
-        most: Keys in all of these maps together.
+        data: Data as sent.
+        most: Maximum number of keys in all of these maps together.
 
     Raises:
-        ValueError: There are more.
+        ValueError: The maps have more keys.
     """
     left = most
 
@@ -77,15 +77,15 @@ def _quote_key(match: re.Match[bytes]) -> bytes:
 
 
 def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode either dialect: as it stands first, and if it is no JSON, with its numeric keys quoted.
+    """Decode either dialect. If the data is not JSON, decode it with its numeric keys quoted.
 
     Args:
         data: UTF-8 text.
-        decoder: Says what it should be.
+        decoder: Decoder of the expected type.
 
     Raises:
-        ValueError: Neither dialect, or not what the decoder wants (`msgspec.DecodeError`, `UnicodeDecodeError`).
-        RecursionError: Nested too deeply.
+        ValueError: The data is in neither dialect, or of another type (`msgspec.DecodeError`, `UnicodeDecodeError`).
+        RecursionError: The data is nested too deeply.
     """
     try:
         return decoder.decode(data)
@@ -96,7 +96,7 @@ def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 class _BrokerDataWire(msgspec.Struct, rename="camel", omit_defaults=True):
-    """BrokerData with its map of ids already written."""
+    """BrokerData with its map of ids already encoded."""
 
     broker_addrs: msgspec.Raw
     broker_name: str
@@ -118,7 +118,7 @@ class _MappingWire(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _RouteWire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """TopicRouteData with its maps of ids already written."""
+    """TopicRouteData with its maps of ids already encoded."""
 
     broker_datas: list[_BrokerDataWire]
     filter_server_table: dict[str, list[str]]
@@ -128,7 +128,7 @@ class _RouteWire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
 
 class _ClusterInfoWire(msgspec.Struct, rename="camel"):
-    """ClusterInfo with its maps of ids already written."""
+    """ClusterInfo with its maps of ids already encoded."""
 
     broker_addr_table: dict[str, _BrokerDataWire]
     cluster_addr_table: dict[str, list[str]]
@@ -140,7 +140,7 @@ _MOST_SAFE: Final = 2**53 - 1
 
 
 def _id_map(entries: Mapping[int, str] | Mapping[int, int], *, numeric_keys: bool) -> msgspec.Raw:
-    """A map with numbers for keys, in ascending order."""
+    """Encode a map with numbers as keys, in ascending order."""
     quote = b"" if numeric_keys else b'"'
     pairs = [b"%b%d%b:%b" % (quote, key, quote, _encode(value)) for key, value in sorted(entries.items())]
     return msgspec.Raw(b"{%b}" % b",".join(pairs))
@@ -158,7 +158,7 @@ def _broker_data(data: BrokerData, *, numeric_keys: bool) -> _BrokerDataWire:
 
 def _mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> _MappingWire:
     ids = info.curr_id_map
-    # In standard JSON a number that JavaScript would round is text (fastjson2's BrowserCompatible).
+    # In standard JSON a number that JavaScript would round is written as text (fastjson2's BrowserCompatible).
     is_safe = numeric_keys or -_MOST_SAFE <= info.epoch <= _MOST_SAFE
     return _MappingWire(
         info.bname,
@@ -172,12 +172,12 @@ def _mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> _MappingWire
 
 
 def encode_broker_data(data: BrokerData, *, numeric_keys: bool) -> bytes:
-    """One entry of ``brokerDatas``, to be kept and used for every topic of the group (`encode_topic_route`)."""
+    """Encode one entry of ``brokerDatas``. Callers cache it for every topic of the group (`encode_topic_route`)."""
     return _encode(_broker_data(data, numeric_keys=numeric_keys))
 
 
 def encode_topic_route(route: TopicRouteData, *, numeric_keys: bool) -> bytes:
-    """The body of a route answer (TopicRouteData.encode)."""
+    """Encode the body of a route answer (TopicRouteData.encode)."""
     mappings = route.topic_queue_mapping_by_broker
     return _encode(
         _RouteWire(
@@ -193,7 +193,7 @@ def encode_topic_route(route: TopicRouteData, *, numeric_keys: bool) -> bytes:
 
 
 def encode_cluster_info(info: ClusterInfo, *, numeric_keys: bool = True) -> bytes:
-    """The body of a cluster info answer. Over remoting the keys are always numeric (ClusterInfo.encode)."""
+    """Encode the body of a cluster info answer. Over remoting the keys are always numeric (ClusterInfo.encode)."""
     return _encode(
         _ClusterInfoWire(
             {
@@ -206,7 +206,7 @@ def encode_cluster_info(info: ClusterInfo, *, numeric_keys: bool = True) -> byte
 
 
 def encode_member_group(cluster: str | None, broker_name: str | None, broker_addrs: Mapping[int, str]) -> bytes:
-    """The body of a member group answer: numeric keys, whoever asks (GetBrokerMemberGroupResponseBody.encode)."""
+    """Encode the body of a member group answer. Keys are always numeric (GetBrokerMemberGroupResponseBody.encode)."""
     group: dict[str, object] = {"brokerAddrs": _id_map(broker_addrs, numeric_keys=True)}
     if broker_name is not None:
         group["brokerName"] = broker_name
@@ -216,7 +216,7 @@ def encode_member_group(cluster: str | None, broker_name: str | None, broker_add
 
 
 def encode_mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> bytes:
-    """One topic queue mapping (TopicQueueMappingInfo.encode)."""
+    """Encode one topic queue mapping (TopicQueueMappingInfo.encode)."""
     return _encode(_mapping(info, numeric_keys=numeric_keys))
 
 
@@ -231,7 +231,7 @@ class _ReadQueueData(msgspec.Struct, rename="camel"):
 
 
 class _ReadBrokerData(msgspec.Struct, rename="camel"):
-    """BrokerData likewise: 4.x knows no enableActingMaster, 3.x no cluster."""
+    """BrokerData as any release writes it: 4.x has no enableActingMaster, 3.x no cluster."""
 
     broker_name: str
     broker_addrs: dict[int, str] | None = None
@@ -250,7 +250,7 @@ class _ReadBrokerData(msgspec.Struct, rename="camel"):
 
 
 class _ReadRoute(msgspec.Struct, rename="camel"):
-    """TopicRouteData likewise."""
+    """TopicRouteData as any release writes it."""
 
     broker_datas: list[_ReadBrokerData] | None = None
     queue_datas: list[_ReadQueueData] | None = None
@@ -260,7 +260,7 @@ class _ReadRoute(msgspec.Struct, rename="camel"):
 
 
 class _ReadClusterInfo(msgspec.Struct, rename="camel"):
-    """ClusterInfo likewise."""
+    """ClusterInfo as any release writes it."""
 
     broker_addr_table: dict[str, _ReadBrokerData]
     cluster_addr_table: dict[str, list[str]]
@@ -271,10 +271,10 @@ _cluster_info_decoder = msgspec.json.Decoder(_ReadClusterInfo, strict=False)
 
 
 def decode_topic_route(data: bytes) -> TopicRouteData:
-    """A route answer of either dialect, as any NameServer since 3.x writes it.
+    """Decode a route answer of either dialect, as any NameServer since 3.x writes it.
 
     Raises:
-        ValueError: The data holds no route.
+        ValueError: The data is not a route.
     """
     found = decode(data, _route_decoder)
     return TopicRouteData(
@@ -287,10 +287,10 @@ def decode_topic_route(data: bytes) -> TopicRouteData:
 
 
 def decode_cluster_info(data: bytes) -> ClusterInfo:
-    """A cluster info answer of either dialect, as any NameServer since 3.x writes it.
+    """Decode a cluster info answer of either dialect, as any NameServer since 3.x writes it.
 
     Raises:
-        ValueError: The data holds no cluster info.
+        ValueError: The data is not a cluster info.
     """
     found = decode(data, _cluster_info_decoder)
     return ClusterInfo(

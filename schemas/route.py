@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Route types of a NameServer's answers: TopicRouteData, ClusterInfo and their parts.
 
-Fields are declared in the alphabetical order of their wire names, because RocketMQ writes object keys that way. A field
-that is None is left out; empty maps and lists are written. `schemas.rocketmq_json` encodes them in both dialects.
+Fields are declared in the alphabetical order of their wire names, because RocketMQ writes object keys that way. A None
+field is left out. Empty maps and lists are written. `schemas.rocketmq_json` encodes them in both dialects.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.route.TopicRouteData, .BrokerData, .QueueData,
 org.apache.rocketmq.remoting.protocol.body.ClusterInfo.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A row of routeCommitTable: one epoch, and what names it."""
+"""A row of routeCommitTable: one epoch, and its mark."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class CommandOutcome(msgspec.Struct, frozen=True):
 
 
 class EpochMark(NamedTuple):
-    """An epoch of one lake, as clients keep it: after a restore the same number is another epoch.
+    """Mark of an epoch of one lake, for clients. After a restore the same number is another epoch.
 
     Attributes:
-        epoch: Its number.
-        digest: Of its commit; empty where only the number is known.
+        epoch: Number of the epoch.
+        digest: Digest of its commit. Empty if only the number is known.
     """
 
     epoch: int
     digest: str = ""
 
     def __str__(self) -> str:
-        """As text, for `parse`."""
+        """Return the text for `parse`."""
         return f"{self.epoch}-{self.digest}" if self.digest else str(self.epoch)
 
     @classmethod
     def parse(cls, text: str) -> EpochMark:
-        """Inverse of ``str``.
+        """Parse the result of ``str``.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The text is not a mark.
         """
         if not _MARK.fullmatch(text):
             raise ValueError(f"{text!r} is no epoch, as an answer gave it")
@@ -50,22 +50,22 @@ class EpochMark(NamedTuple):
         return cls(int(epoch), digest)
 
     def may_be(self, other: EpochMark) -> bool:
-        """Return True if both may name the same epoch; a missing digest matches any."""
+        """Return True if both may name the same epoch. A missing digest matches any digest."""
         return self.epoch == other.epoch and (not self.digest or not other.digest or self.digest == other.digest)
 
 
 _MARK: Final = re.compile(r"[0-9]{1,18}(?:-[0-9a-f]{8})?")
 NO_MARK: Final = EpochMark(0)
-"""Before the first epoch, which is the same in all lakes."""
+"""Mark before the first epoch. It is the same in all lakes."""
 
 
 class RouteCommit(msgspec.Struct, frozen=True):
     """A row of routeCommitTable.
 
-    ``versions`` maps table name to Delta version. Times are aware, UTC. ``query_id`` names the writer's checkpoint.
-    ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none;
-    ``rules_version`` is that of the fold (`nameserver.state_machine.version`); ``chain`` is the digest of
-    `lake.write.hash_chain`. ``preserve_time`` is since when no broker expires, None while brokers expire.
+    ``versions`` maps table name to Delta version. Times are aware, in UTC. ``query_id`` names the writer's checkpoint.
+    ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none.
+    ``rules_version`` is that of the fold (`nameserver.state_machine.version`). ``chain`` is the digest of
+    `lake.write.hash_chain`. ``preserve_time`` is the time since when no broker expires, None while brokers expire.
     """
 
     epoch: int
@@ -84,7 +84,7 @@ class RouteCommit(msgspec.Struct, frozen=True):
 
     @property
     def resumed_ms(self) -> int:
-        """Event time of the last RESUME, in milliseconds since 1970; 0 if there was none."""
+        """Event time of the last RESUME, in milliseconds since 1970; 0 without a RESUME."""
         return 0 if self.resume_time is None else to_ms(self.resume_time)
 
     @property
@@ -99,31 +99,31 @@ class RouteCommit(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> EpochMark:
-        """Its epoch, and eight digits that no other lake's epoch of that number has."""
+        """Mark with the epoch and eight digits that no other lake's epoch of that number has."""
         if not self.epoch:
             return NO_MARK
         said = f"{self.chain}|{self.epoch}|{self.log_offset}|{to_us(self.event_time)}|{to_us(self.commit_time)}"
         return EpochMark(self.epoch, hashlib.sha256(said.encode()).hexdigest()[:8])
 
     def without_outcomes(self) -> RouteCommit:
-        """This commit without its outcomes, of which an epoch may have 20,000: for who keeps many commits."""
+        """Return this commit without its outcomes (up to 20,000 for an epoch), for callers that keep many commits."""
         return msgspec.structs.replace(self, outcomes=()) if self.outcomes else self
 
 
 NO_COMMIT: Final = RouteCommit(0, -1, -1, UNIX_EPOCH, UNIX_EPOCH, UNIX_EPOCH)
-"""Before the first epoch: nothing of the log is in, not even offset 0."""
+"""State before the first epoch. It includes nothing of the log, not even offset 0."""
 
 
 def to_us(time: datetime) -> int:
-    """An aware time in microseconds since 1970, exactly."""
+    """Return an aware time in microseconds since 1970, exactly."""
     return (time - UNIX_EPOCH) // timedelta(microseconds=1)
 
 
 def to_ms(time: datetime) -> int:
-    """An aware time in milliseconds since 1970."""
+    """Return an aware time in milliseconds since 1970."""
     return to_us(time) // 1000
 
 
 def from_us(time_us: int) -> datetime:
-    """Inverse of `to_us`."""
+    """Convert the result of `to_us` back."""
     return UNIX_EPOCH + timedelta(microseconds=time_us)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Delta tables, each declared once: name, key, columns, comments. DDL, writer, view, tests and docs derive from it.
+"""Delta tables, each declared once: name, key, columns, comments. DDL, writer, view, tests and docs derive from it.
 
 Table and column names are RocketMQ's (RouteInfoManager's six tables, KVConfigManager's one). Column types are Delta
-(Spark SQL) type strings, understood by `lake.delta.ddl`.
+(Spark SQL) type strings, as `lake.delta.ddl` reads them.
 
-A *state table*'s latest version is the state. Its change data feed is on. ``routeChangeTable`` and
-``quarantineTable`` only grow. ``routeCommitTable`` is written last in every epoch: readers move only along it.
+The latest version of a *state table* is the state, and its change data feed is on. ``routeChangeTable`` and
+``quarantineTable`` only grow. ``routeCommitTable`` is written last in every epoch, and readers follow only its rows.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Final
 LAKE_FORMAT_VERSION: Final = 2
 """Format of the whole lake (``lake.json``). A lake of another format is refused."""
 FOLD_STATUS_FILE: Final = "fold-status.json"
-"""In the lake's folder, but no part of the lake: how far the fold is, for readiness checks."""
+"""File in the lake's folder that is no part of the lake: progress of the fold, for readiness checks."""
 FOLD_HASTEN_FILE: Final = "fold-hasten"
-"""Beside the tables: its time is when somebody last waited for the next epoch."""
+"""File in the lake's folder. Its time is the last time that a client waited for the next epoch."""
 FOLD_FAILURE_FILE: Final = "fold-failure.json"
-"""Beside it: when and why the fold last failed, in one line (``error``) and in full (``details``)."""
+"""File in the lake's folder with the time and cause of the fold's last failure, in one line (``error``) and in full
+(``details``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Column:
 
     Attributes:
         type: Delta type string.
-        comment: What it means; stands in the Delta schema, too.
+        comment: Meaning of the column. It is in the Delta schema, too.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. ``key`` names the columns that identify a row of a state table; empty for append-only tables."""
+    """One table. ``key`` names the columns that identify a row of a state table. It is empty for append-only tables."""
 
     name: str
     comment: str
@@ -194,7 +195,7 @@ ROUTE_CHANGE_TABLE: Final = Table(
 )
 
 CHAIN: Final = "chain"
-"""The last column of routeCommitTable that has a meaning of its own: see `lake.write.hash_chain`."""
+"""Name of the hash chain's column of routeCommitTable, the last with a meaning of its own: `lake.write.hash_chain`."""
 
 ROUTE_COMMIT_TABLE: Final = Table(
     name="routeCommitTable",
@@ -250,7 +251,7 @@ STATE_TABLES: Final = (
     TOPIC_QUEUE_MAPPING_INFO_TABLE,
     KV_CONFIG_TABLE,
 )
-"""In commit order."""
+"""State tables in commit order."""
 
 ALL_TABLES: Final = (*STATE_TABLES, ROUTE_CHANGE_TABLE, QUARANTINE_TABLE, ROUTE_COMMIT_TABLE)
-"""In commit order; routeCommitTable is last."""
+"""All tables in commit order. routeCommitTable is last."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of TLS that the listeners and what configures them share, and the names in a client's certificate.
+"""Modes of TLS for the listeners and their configuration, and the names in a client's certificate.
 
-A name has a kind, since certificate authorities often let the holder choose some names and not others::
+A name has a kind, because certificate authorities often let the holder choose some names but not others::
 
     subject:CN=ops,O=Acme     the whole subject, as RFC 4514 writes it
     dns:broker-a.example      a DNS name (letter case does not matter)
@@ -24,9 +24,9 @@ class TlsMode(StrEnum):
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
-    """Encrypted and plain connections alike."""
+    """Encrypted and plain connections."""
     ENFORCING = "enforcing"
-    """Encrypted ones alone."""
+    """Only encrypted connections."""
 
 
 class ClientAuth(StrEnum):
@@ -42,10 +42,10 @@ _E_MAIL_OID: Final = "1.2.840.113549.1.9.1"
 
 
 def certificate_names(der: bytes) -> tuple[str, ...]:
-    """The names in a certificate, each with its kind; none where a part of them cannot be read.
+    """Return the names in a certificate, each with its kind. Empty if a part of them cannot be read.
 
     Args:
-        der: The certificate, verified, as `ssl.SSLObject.getpeercert` gives its bytes.
+        der: Bytes of the verified certificate, as `ssl.SSLObject.getpeercert` returns them.
     """
     if not der:
         return ()
@@ -68,10 +68,10 @@ def certificate_names(der: bytes) -> tuple[str, ...]:
 
 
 def certificate_name(text: str) -> str:
-    """A name as somebody writes it, in the form in which `certificate_names` gives it.
+    """Convert a name from a configuration to the form of `certificate_names`.
 
     Raises:
-        ValueError: It has no kind, or is no name of its kind; the text says what is expected.
+        ValueError: The text has no kind, or is not a name of its kind. The message names the valid forms.
     """
     kind, _, name = text.partition(":")
     name = name.strip()
@@ -90,7 +90,7 @@ def certificate_name(text: str) -> str:
 
 
 def _subject(name: x509.Name) -> str:
-    """RFC 4514 writes the last part first; the parts of one level have no order of their own."""
+    """Return a subject in one form: RFC 4514 writes the last part first, and parts of one level have no order."""
     return ",".join("+".join(sorted(one.rfc4514_string() for one in rdn)) for rdn in reversed(name.rdns))
 
 

@@ -36,7 +36,7 @@ SYSTEM_TOPICS: Final = frozenset({
     RMQ_SYS_OFFSET_MOVED_EVENT, RMQ_SYS_ROCKSDB_OFFSET_TOPIC, RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC,
     RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC,
 })  # fmt: skip
-"""Of every broker; each adds its built-in ones to them (`clients.broker.topics.TopicConfigManager.system_topics`)."""
+"""System topics of every broker. Each adds its own ones (`clients.broker.topics.TopicConfigManager.system_topics`)."""
 
 NOT_ALLOWED_SEND_TOPICS: Final = frozenset({
     RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC, RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC,
@@ -45,17 +45,17 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset({
 })  # fmt: skip
 
 LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-"""What the name of a topic or a group is made of."""
+"""Characters of the name of a topic or a group."""
 
 
 def max_topic_length(topic: str) -> int:
-    """Maximum length of a topic with this prefix, in characters (since 5.4)."""
+    """Return the maximum length of a topic with this prefix, in characters (since 5.4)."""
     is_of_group = topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX))
     return RETRY_OR_DLQ_TOPIC_MAX_LENGTH if is_of_group else TOPIC_MAX_LENGTH
 
 
 def topic_remark(topic: str | None) -> str | None:
-    """Return why a topic's name is invalid; None if it is valid (TopicValidator.validateTopic)."""
+    """Return why a topic's name is invalid. None if it is valid (TopicValidator.validateTopic)."""
     if topic is None or not topic.strip():
         return "The specified topic is blank."
     if not LEGAL.fullmatch(topic):
@@ -72,7 +72,7 @@ def topic_remark(topic: str | None) -> str | None:
 
 
 def group_remark(group: str | None) -> str | None:
-    """Return why a group's name is invalid; None if it is valid (TopicValidator.validateGroup)."""
+    """Return why a group's name is invalid. None if it is valid (TopicValidator.validateGroup)."""
     if group is None or not group.strip():
         return "The specified group is blank."
     if not LEGAL.fullmatch(group):
