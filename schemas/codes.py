@@ -99,7 +99,7 @@ class SerializeType(IntEnum):
 
 # MQVersion.Version ordinals. Every release has a SNAPSHOT twin just before it.
 V3_0_11: Final = 37
-"""First version with the RegisterBrokerBody envelope in REGISTER_BROKER. Before it, the body is only the topic table."""
+"""First version with the RegisterBrokerBody envelope in REGISTER_BROKER. Before it, the body is the topic table."""
 V4_9_4: Final = 401
 """First version with quoted map keys in a route answer."""
 V5_0_0: Final = 413

@@ -92,7 +92,7 @@ class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
 
     @property
     def speaks_for(self) -> list[str]:
-        """brokerNames of the registration: its own, then the bnames of its static topics (the same in stock brokers)."""
+        """brokerNames of the registration: its own, then those of its static topics (the same in stock brokers)."""
         mapped = {mapping.bname or "" for mapping in self.topic_queue_mapping_info_map.values()}
         return [self.broker_name, *sorted(mapped - {self.broker_name})]
 
