@@ -5,8 +5,8 @@ A peer is a user if an account identifies it, or else an address (`remoting.code
 and admins have buckets of their own. So too many requests of one kind affect neither that peer's other kinds nor other
 peers.
 
-The three rates of bytes bound the bytes that one peer can add to event log and tables: the flow of an hour and the
-burst come to less than 1 GB. `security.admission.usage` estimates the cost of a write.
+The three rates of bytes bound the bytes that one peer can add to event log and tables. For all three, the flow of an
+hour and the burst come to less than 1 GB. `security.admission.usage` estimates the cost of a write.
 
 A rate is a token bucket for each key. A bucket holds at most its burst and fills at its rate. A request passes if the
 bucket has its tokens. So in any period no more passes than the burst and the inflow of that period. If the cost of a

@@ -122,7 +122,7 @@ class _Report:
         self._known = b""
 
     def news(self) -> Any:  # noqa: ANN401 (JSON)
-        """Return the content; None if it has not changed since the last call, or cannot be read."""
+        """Return the content. None if it has not changed since the last call, or cannot be read."""
         with suppress(OSError, ValueError):
             text = self._read()
             if text != self._known:

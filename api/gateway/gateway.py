@@ -75,7 +75,7 @@ class Receipt:
 
     @property
     def verdict(self) -> str:
-        """Outcome of the write: applied, unchanged or rejected; accepted while it is unknown."""
+        """Outcome of the write: applied, unchanged or rejected. While it is unknown: accepted."""
         return ACCEPTED if self.outcome is None else self.outcome.outcome
 
     @property
@@ -349,7 +349,7 @@ class Gateway:
         return written.appended
 
     def append_encoded(self, key: str, payload: bytes, then: Then = asyncio.Future.set_result) -> Awaitable[Appended]:
-        """Append a payload to the event log; wait for the result until it is durable.
+        """Append a payload to the event log. The result is there when the payload is durable.
 
         Args:
             key: Routing key of the event.

@@ -71,7 +71,7 @@ OnMove = Callable[[RouteView, RouteView], None]
 
 
 class _Waiter(NamedTuple):
-    """A future that is completed when the view shows an offset; ``serial`` is its place among equal offsets.
+    """A future that is completed when the view shows an offset. ``serial`` is its place among equal offsets.
 
     ``late`` holds the future until then: the waiters that give up at the same tick.
     """
@@ -102,7 +102,7 @@ class WatchedView:
         self._waiters: list[_Waiter] = []
         self._prune_at = 0
         self._ticks: dict[int, dict[asyncio.Future[Any], object]] = {}
-        """Waiters by the tick at which they give up, with what they are told then."""
+        """Waiters by the tick at which they give up, with the result that they get then."""
         self._reads: set[asyncio.Future[bool]] = set()
         self._reads_end = False
         self._serial = count()

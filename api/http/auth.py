@@ -347,7 +347,7 @@ class Authenticator:
             )
 
     def _why_foreign(self, request: Request) -> str | None:
-        """Return why a write without a token is not accepted; None if it is."""
+        """Return why a write without a token is not accepted. None if it is accepted."""
         if self._settings.anonymous_writes:
             return None
         why: str | None = request.scope.get(_FOREIGN, "the origin of the connection was not checked")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounds on the connections of the HTTP listener and the bytes that they hold, with the choice of those to evict.
 
-The number of connections is bounded. The bytes that the gateway holds because of clients are bounded, too: incomplete
+The number of connections is bounded, and so are the bytes that the gateway holds for clients. These are incomplete
 heads, bodies that are not read yet, pipelined requests that wait, and answers that are not fetched. A connection that
 crosses a bound is accepted. To make room, the gateway takes the address that holds most for longest, and evicts the
 connection of that address that holds most for longest (`remoting.codec.bounds`). Other modules have bounds of their own

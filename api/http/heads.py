@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of RFC 9112 for the head of a request that the parser leaves to its caller.
 
-llhttp refuses most of what is ambiguous: bare CR and LF, folded lines, white space before a colon, a length that is not
-a number, and Content-Length together with Transfer-Encoding. But llhttp accepts HTTP/0.9 and 2.0, any number of Host
-headers, and any target. It finds no body after ``Transfer-Encoding: gzip, chunked``, nor after ``chunked`` in HTTP/1.0.
-It would read that body as the next request. This module is pure.
+llhttp refuses most ambiguous heads: bare CR and LF, folded lines, white space before a colon, and a length that is not
+a number. It also refuses Content-Length together with Transfer-Encoding. But llhttp accepts HTTP/0.9 and 2.0, any
+number of Host headers, and any target. It finds no body after ``Transfer-Encoding: gzip, chunked``, nor after
+``chunked`` in HTTP/1.0. It would read that body as the next request. This module is pure.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ waits for all the reads of another one. If there is no room, the address with mo
 of its most frequent kind. Of several such addresses, the one that was served last loses a read.
 
 A read ends when its client has gone, or when its deadline has passed (`lake.delta.query.Interrupt`). Its thread may
-need some time to notice. The next read does not wait for that: there are twice as many threads as reads at a time, so
-that each read may be followed by another while it ends.
+need some time to notice. The next read does not wait for that, because there are twice as many threads as reads at a
+time. So another read may follow each read while it ends.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ def command_name(event: AnyEvent) -> str:
 def is_audited(event: AnyEvent, verdict: str) -> bool:
     """Return True if a command gets its own row in routeChangeTable and an entry in the epoch's outcomes.
 
-    These are every refusal, every admin command with any result, every unregistration that removed something, every
-    RESUME (it shows when no gateway was listening), and the begin and end of a pause of expiry.
+    These are every refusal, every admin command with any result, and every unregistration that removed something. So
+    are every RESUME (it shows when no gateway was listening), and the begin and end of a pause of expiry.
     """
     if verdict == REJECTED:
         return True

@@ -61,7 +61,7 @@ class LiveInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RegisteredMapping(msgspec.Struct, frozen=True, array_like=True):
-    """A static-topic mapping and the log offset that wrote it. Of mappings with equal bnames the later one counts."""
+    """A static-topic mapping and the log offset that wrote it. If bnames are equal, the later mapping counts."""
 
     mapping: TopicQueueMappingInfo
     offset: int

@@ -24,7 +24,7 @@ OFF_LOOP_TOPICS: Final = 10_000
 """Number of topics above which a loop over all of them runs outside the event loop."""
 _LISTS_KEPT: Final = 8
 _PIECE: Final = 10_000
-"""Number of names that are processed at a time. They take a millisecond."""
+"""Number of names that are processed at a time, in about a millisecond."""
 _ANEW: Final = 10
 """If more than one in this many names was added or removed, it is faster to sort again."""
 
