@@ -439,7 +439,7 @@ class Gateway:
     def _on_live_view_thread(self, view: RouteView, offset: int, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
         if view.serial != self.live_view.view.serial:
-            self.follower.expect(view.log_offset)  # the tables soon have the changes of the live view
+            self.follower.expect(view.log_offset)  # the tables will have the changes of the live view soon
         self._loop.call_soon_threadsafe(self._on_live_view, view, offset, outcomes)
 
     def _on_epoch(self, view: RouteView) -> None:

@@ -138,7 +138,7 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
     outcome = OUTCOME_UNCHANGED
     for group in groups:
         own = _on_group(state, group, event, at, changes)
-        if own is not OUTCOME_UNCHANGED:  # with several groups (DELETE_TOPIC_IN_NAMESRV), one applied one is enough
+        if own is not OUTCOME_UNCHANGED:  # of several groups (DELETE_TOPIC_IN_NAMESRV), one with an effect is enough
             outcome = own
     return Step(event, at, changes, outcome)
 

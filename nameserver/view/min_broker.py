@@ -61,7 +61,8 @@ def _of_group(previous: RouteBroker, group: RouteBroker, before: RouteView, afte
         return
     offline = None
     if old_id == new_id:
-        # Another address has the id now. If it took over the id, RocketMQ sends nothing. Or it came after the old left.
+        # Another address has the id now. If the old address is still alive, the new one took over its id, and RocketMQ
+        # sends nothing. Otherwise the old address had left first.
         if old[old_id] in _live_addrs(after, group.name):
             return
     elif old_id < new_id:
