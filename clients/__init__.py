@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of a NameServer in Python: a route client and a broker agent. They know schemas and remoting only."""
+"""Clients of a NameServer in Python: a route client and a broker agent. They depend only on schemas and remoting."""

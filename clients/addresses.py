@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of servers as people write them, the one parser of the command line: ``a``, ``a:9876; [::1]:9876/``.
+"""Parser of server addresses for the command line and the clients: ``a``, ``a:9876; [::1]:9876/``.
 
-A NameServer's port is 9876 where none is written. ``http://a:8080`` is a routelake asked over HTTP.
+The default port of a NameServer is 9876. ``http://a:8080`` is the HTTP API of a routelake.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _SCHEMES: Final = ("http", "https")
 
 
 _FULL_WIDTH: Final = {**{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}, "\u3002": ".", "\u3001": ","}
-"""What an input method for Chinese or Japanese types -> what is meant."""
+"""Full-width characters of input methods for Chinese or Japanese, and the ASCII characters for them."""
 _QUOTES: Final = frozenset("'\"`\u2018\u2019\u201c\u201d\u300c\u300d")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
 def what_is_odd(text: str) -> str | None:
-    """Return what is wrong with a text that resembles an address, and the correction; None if nothing is wrong.
+    """Return the error in a text that resembles an address, and its correction, or None without an error.
 
     Args:
-        text: One address, or several.
+        text: One or more addresses.
     """
     for char in text:
         if char in _FULL_WIDTH:
@@ -55,18 +55,18 @@ def is_http(address: str) -> bool:
 
 
 def namesrv_addresses(addresses: str | Sequence[str], option: str = "-n", *, http: bool = False) -> list[str]:
-    """The NameServers of a list, in order.
+    """Parse a list of NameServers, and keep its order.
 
     Args:
-        addresses: A text as `namesrvAddr` holds it, separated by ``;`` or ``,``; or the parts.
-        option: What the message names when it cannot be read.
-        http: Whether ``http://host:port`` will do.
+        addresses: A text like `namesrvAddr`, separated by ``;`` or ``,``, or its parts.
+        option: Name of the option, for the error message.
+        http: Whether ``http://host:port`` is allowed.
 
     Returns:
-        ``host:port`` or ``http://host:port`` each, without repetitions.
+        The addresses as ``host:port`` or ``http://host:port``, without repetitions.
 
     Raises:
-        SetupError: Nothing in it, or a part that is no address.
+        SetupError: The list is empty, or a part is not an address.
     """
     parts = re.split("[;,]", addresses) if isinstance(addresses, str) else addresses
     found = [
@@ -83,18 +83,18 @@ def namesrv_addresses(addresses: str | Sequence[str], option: str = "-n", *, htt
 
 
 def host_port(text: str, option: str, default_port: int | None = None) -> str:
-    """One address.
+    """Parse one address.
 
     Args:
-        text: ``host:port`` or ``[::1]:port``; a slash at its end and spaces around it are ignored.
-        option: What the message names.
-        default_port: For ``host`` alone.
+        text: ``host:port`` or ``[::1]:port``. A slash at the end and spaces around it are ignored.
+        option: Name of the option, for the error message.
+        default_port: Port for a ``host`` without port.
 
     Returns:
-        ``host:port``.
+        The address as ``host:port``.
 
     Raises:
-        SetupError: It is no address with a port of 1 to 65535, or one to ask over HTTP.
+        SetupError: The text is not an address with a port from 1 to 65535, or it is an HTTP address.
     """
     odd = what_is_odd(text)
     if odd is not None:
@@ -121,7 +121,7 @@ def host_port(text: str, option: str, default_port: int | None = None) -> str:
 
 
 def _split(address: str) -> tuple[str, str | None]:
-    """Host, in its brackets if it has some, and port; None where there is no colon."""
+    """Split an address into host, with its brackets, and port. Without a colon, the port is missing (None)."""
     host, colon, port = address.rpartition(":")
     return (host, port) if colon and not address.endswith("]") else (address, None)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AccessKey and secretKey of a client, and what they make of a request (AclClientRPCHook of RocketMQ)."""
+"""AccessKey and secretKey of a client, and the signature of requests (AclClientRPCHook of RocketMQ)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Credentials:
     """Credentials of a client.
 
     Attributes:
-        access_key: Names the account.
-        secret_key: Signs; never sent, never shown.
-        security_token: Sent along, if there is one.
+        access_key: Name of the account.
+        secret_key: Key of the signature. It is never sent or shown.
+        security_token: Token that is sent with each request, or empty for none.
     """
 
     access_key: str
@@ -26,7 +26,7 @@ class Credentials:
     security_token: str = field(default="", repr=False)
 
     def sign(self, request: RemotingCommand) -> RemotingCommand:
-        """The same request, signed as its last change."""
+        """Return a signed copy of a request. The request must not change afterwards."""
         fields = dict(request.ext_fields or {})
         if self.security_token:
             fields[SECURITY_TOKEN] = self.security_token

@@ -19,14 +19,14 @@ from schemas.errors import SetupError
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Every connection of a client is encrypted so.
+    """TLS settings of all connections of a client.
 
     Attributes:
-        ca: PEM file of those who sign servers' certificates; empty: the system's.
-        cert: PEM file of the client's own certificate and its chain; empty: it shows none.
-        key: PEM file of its key; empty: it is in ``cert``.
-        key_password: Of the key.
-        insecure: Whether any certificate will do.
+        ca: PEM file of the trusted authorities. Empty: the authorities of the system.
+        cert: PEM file of the client's own certificate and its chain. Empty: no certificate.
+        key: PEM file of the certificate's key. Empty: the key is in ``cert``.
+        key_password: Password of the key.
+        insecure: Whether any server certificate is accepted.
     """
 
     ca: str = ""
@@ -48,7 +48,7 @@ class ClientTls:
         except (OSError, ValueError) as error:
             raise SetupError(f"--tls-ca {self.ca} holds no certificates in PEM: {_why(error)}.") from None
         if self.ca:
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # whoever is listed is trusted
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every listed certificate is trusted
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -57,7 +57,7 @@ class ClientTls:
         return context
 
     def listener(self) -> ListenerTls | None:
-        """For a broker's own port; None without a certificate. Raises SetupError."""
+        """Return the TLS settings for a broker's own port, or None without a certificate. Raises SetupError."""
         if not self.cert:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -66,7 +66,7 @@ class ClientTls:
 
     def _show(self, context: ssl.SSLContext) -> None:
         try:
-            # Without a password OpenSSL would ask at the terminal, which a service has none of.
+            # Without a password OpenSSL would ask at the terminal, and a service has no terminal.
             context.load_cert_chain(self.cert, self.key or None, lambda: self.key_password)
         except (OSError, ValueError) as error:
             files = " and ".join(filter(None, (self.cert, self.key)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker as the NameServer sees it: its topics, its registrations, its answers to mqadmin; no messages.
+"""Broker agent: a broker with topics, registrations and answers to mqadmin, but without messages.
 
-Read in this order: `topics` (the rules), `persistence` (topics.json), `registration` (what goes over the wire),
-`cadence` (when), `agent` (the process), `fleet` (many of them).
+Read in this order: `topics` (the rules), `broker_topics` (topics.json), `registration` (requests), `agent` (timetable
+and process), `fleet` (many brokers).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a broker: mqadmin's topic commands, and the part of message requests that concerns topics.
+"""Answers of a broker to mqadmin's topic commands, and to the part of message requests that concerns topics.
 
 A broker agent keeps no messages. A valid message creates its topic if that is allowed, and is then refused with
 SERVICE_NOT_AVAILABLE. An invalid message is refused with RocketMQ's code and remark.
@@ -64,11 +64,11 @@ _heartbeat = msgspec.json.Decoder(_Heartbeat)
 
 
 class Broker(Protocol):
-    """Data of a broker besides its topics.
+    """Data of a broker, without its topics.
 
     Attributes:
-        config: With the port that it listens on.
-        started_ms: When, in ms since the epoch.
+        config: Settings, with the port on which the broker listens.
+        started_ms: Start time, in milliseconds since 1970.
     """
 
     config: BrokerConfig
@@ -76,14 +76,14 @@ class Broker(Protocol):
 
     @property
     def master_addr(self) -> str | None:
-        """Address of a slave's master."""
+        """Address of the master, for a slave."""
 
 
 class BrokerHandler:
-    """Answers what is asked of one broker."""
+    """Handler of the requests to one broker."""
 
     def __init__(self, broker: Broker, broker_topics: BrokerTopics) -> None:
-        """For this broker."""
+        """Create the handler of a broker."""
         self._broker = broker
         self._broker_topics = broker_topics
         self._topics = broker_topics.topics
@@ -112,10 +112,10 @@ class BrokerHandler:
         return not_supported(command.code) if answer is None else await answer(command, connection.peer)
 
     def on_connect(self, connection: Connection) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_close(self, connection: Connection) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     # --- topics ---
 
@@ -141,7 +141,7 @@ class BrokerHandler:
         return response()
 
     async def _update_topic_list(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        """As in RocketMQ, one unchanged topic means that nothing is applied."""
+        """Create or change topics. As in RocketMQ, if one topic is unchanged, nothing is applied."""
         edited = decode_topic_list(command.body)
         for topic in edited:
             self._check_name(topic.topic_name)
@@ -153,13 +153,13 @@ class BrokerHandler:
         return response()
 
     def _check_name(self, topic: str) -> None:
-        """Raises RefusedError: Nobody may make or change a topic of this name."""
+        """Raise RefusedError if a topic of this name must not be created or changed."""
         remark = topic_remark(topic) or self._system_topic_remark(topic)
         if remark is not None:
             raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
 
     def _check_settings(self, topic: TopicConfig) -> None:
-        """Raises RefusedError: It can be no topic here. RocketMQ lets queue numbers below 1 through."""
+        """Raise RefusedError if a topic cannot have these settings. RocketMQ accepts queue numbers below 1."""
         remark = None
         is_mixed = topic.attributes.get(f"+{attributes.MESSAGE_TYPE}") == attributes.MIXED
         if is_mixed and not self._broker.config.enable_mixed_message_type:
@@ -186,7 +186,7 @@ class BrokerHandler:
         return response()
 
     async def _all_topic_config(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        """In pages of splitMetadataSize for who asks for pages, all at once for who does not."""
+        """Answer with all topics, or with a page of splitMetadataSize topics if the request asks for pages."""
         topics, config = self._topics, self._broker.config
         table = topics.table
         asked = [command.ext(name) for name in ("dataVersion", "topicSeq", "maxTopicNum")]
@@ -230,7 +230,7 @@ class BrokerHandler:
     # --- clients ---
 
     async def _client_heartbeat(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        """A consumer group gets its retry topic. Groups are not kept: nobody consumes here."""
+        """Create the retry topics of consumer groups. The groups are not stored, because the agent has no messages."""
         try:
             consumers = _heartbeat.decode(command.body).consumer_data_set if command.body else []
         except (ValueError, RecursionError) as error:
@@ -256,7 +256,7 @@ class BrokerHandler:
         )
 
     async def _send_back(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        """Creates the retry topic, and then finds no message: a broker without that message answers the same."""
+        """Create the retry topic, then answer like a broker that does not have the message."""
         if not self._broker.config.broker_permission & PERM_WRITE:
             raise RefusedError(
                 f"the broker[{self._broker.config.broker_ip1}] sending message is forbidden",
@@ -287,7 +287,7 @@ def _int(command: RemotingCommand, name: str) -> int:
 
 
 def _version_of(text: str | None) -> DataVersion | None:
-    """Raises RefusedError: It is no version."""
+    """Decode a DataVersion. Raises RefusedError if the text is not a DataVersion."""
     if text is None or not text.strip():
         return None
     try:
@@ -297,15 +297,15 @@ def _version_of(text: str | None) -> DataVersion | None:
 
 
 def runtime_info(*, is_master: bool, started_ms: int, topics: int, master_addr: str | None) -> dict[str, str]:
-    """The answer to GET_BROKER_RUNTIME_INFO. Without messages it is zeros, which mqadmin clusterList can print.
+    """The answer to GET_BROKER_RUNTIME_INFO. The numbers of messages are zeros, which mqadmin clusterList can print.
 
     Source (5.5.0): AdminBrokerProcessor.prepareRuntimeInfo.
 
     Args:
-        is_master: Only a master serves.
-        started_ms: When the broker started, milliseconds since the epoch.
-        topics: How many it has.
-        master_addr: A slave's master, if it is known.
+        is_master: Whether the broker is a master, because only a master serves.
+        started_ms: Start time of the broker, in milliseconds since 1970.
+        topics: Number of topics.
+        master_addr: Address of the master, for a slave, if it is known.
     """
     facts = {
         **dict.fromkeys(_ZERO, "0"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One broker on an event loop: its topics (`broker_topics`), a listening socket, and the NameServers.
+"""One broker agent on an event loop: its topics (`broker_topics`), a listening socket, and the NameServers.
 
 Source (5.5.0): org.apache.rocketmq.broker.BrokerController.
 """
@@ -41,7 +41,7 @@ _CLOSE_GRACE_S: Final = 3.0
 
 
 class Task(Enum):
-    """Something to do now."""
+    """Scheduled task of a broker."""
 
     ROUND = "register with every NameServer"
     RETRY = "register with those that failed"
@@ -49,19 +49,19 @@ class Task(Enum):
 
 
 def register_period_ms(configured_ms: int) -> int:
-    """registerNameServerPeriod, kept to 10 to 60 seconds."""
+    """Return registerNameServerPeriod within 10 to 60 seconds, in milliseconds."""
     return max(MIN_PERIOD_MS, min(configured_ms, MAX_PERIOD_MS))
 
 
 class Cadence:
-    """The timetable of one broker that has just registered for the first time. Times are of any steady clock, ms.
+    """The timetable of one broker after its first registration. Times are from a steady clock, in milliseconds.
 
         0 s        10 s        40 s        70 s             registrations, at the default period of 30 s
         |-----------|-----------|-----------|----->
           | | | | | | | | | | | | | | | | |                 heartbeats every second, with enableSlaveActingMaster
 
-    A NameServer that could not be reached is tried again every three seconds, which is how often RocketMQ looks whether
-    one has come back; RocketMQ then waits for the next round. No I/O. Source (5.5.0): BrokerController (start,
+    A NameServer that could not be reached is tried again every three seconds. RocketMQ checks for recovered NameServers
+    at the same interval, but then waits for the next round. No I/O. Source (5.5.0): BrokerController (start,
     scheduleSendHeartbeat).
     """
 
@@ -90,7 +90,7 @@ class Cadence:
         return [task for task in tasks if task is not Task.RETRY or Task.ROUND not in tasks]
 
     def registered(self, now_ms: float, *, failures: bool) -> None:
-        """A registration is over; with failures, the next try comes before the next round."""
+        """Note the end of a registration. After failures, the next try comes before the next round."""
         if failures:
             self._next[Task.RETRY] = now_ms + RETRY_MS
         else:
@@ -98,14 +98,14 @@ class Cadence:
 
 
 class BrokerAgent:
-    """One broker. `start` it, then let it be; `stop` unregisters it.
+    """One broker. After `start`, it registers by itself. `stop` unregisters it.
 
     Attributes:
-        config: With the port that it really listens on, once started.
-        topics: To be read.
-        broker_topics: Changes them.
-        registrar: Registers them, and knows what the NameServers last said.
-        min_broker_id: The smallest living brokerId of the group, if a NameServer has told of a change.
+        config: Settings. After the start they have the actual port.
+        topics: The topics, for reading.
+        broker_topics: The topics, for changes.
+        registrar: Registrations of the topics, and the last answers of the NameServers.
+        min_broker_id: The smallest live brokerId of the group, if a NameServer has reported a change.
     """
 
     def __init__(
@@ -118,20 +118,20 @@ class BrokerAgent:
         tls: ClientTls | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> None:
-        """Touches nothing yet.
+        """Create an agent. It opens no file and no connection before `start`.
 
         Args:
-            config: Of the broker; without `store_path_root_dir` topics are in memory only, `listen_port` 0 takes a
-                free one.
-            namesrvs: host:port for the remoting protocol, http://host:port for routelake's HTTP API.
-            http_token: For the HTTP API.
-            credentials: Sign what goes over remoting.
-            tls: Encrypts; None: what is not ``https://`` is plain. With a certificate the listening socket takes TLS,
-                too.
+            config: Settings of the broker. Without `store_path_root_dir`, topics are in memory only. If `listen_port`
+                is 0, a free port is used.
+            namesrvs: NameServers: host:port for the remoting protocol, http://host:port for routelake's HTTP API.
+            http_token: Bearer token for the HTTP API.
+            credentials: Credentials that sign remoting requests.
+            tls: TLS settings of all connections. None: all connections except ``https://`` are plain. If they have a
+                certificate, the listening socket accepts TLS too.
             lock_timeout_s: See LOCK_TIMEOUT_S.
 
         Raises:
-            SetupError: The configuration or an address is impossible.
+            SetupError: The configuration or an address is not valid.
         """
         self.config = check(config)
         self.min_broker_id: int | None = None
@@ -154,12 +154,12 @@ class BrokerAgent:
         self._loop_task: asyncio.Task[None] | None = None
         self._stopped = False
 
-    # --- life ---
+    # --- start and stop ---
 
     async def start(self) -> None:
-        """Load the topics, listen, register with every NameServer once, and go on doing so.
+        """Load the topics, listen, register with every NameServer, and start the timetable.
 
-        A NameServer that cannot be reached does not keep it from starting.
+        A NameServer that cannot be reached does not prevent the start.
 
         Raises:
             SetupError: topics.json cannot be read, or the port cannot be listened on.
@@ -186,7 +186,7 @@ class BrokerAgent:
         await self._client.close()
 
     async def _run(self) -> None:
-        """Rounds, retries and heartbeats until cancelled; a NameServer that hangs in a round holds up no heartbeat."""
+        """Run rounds, retries and heartbeats until cancelled. A NameServer that hangs delays no heartbeat."""
         cadence = Cadence(self.config, _steady_ms())
         cadence.registered(_steady_ms(), failures=self.registrar.has_failed)
         registered = asyncio.Event()
@@ -214,7 +214,7 @@ class BrokerAgent:
 
     @property
     def master_addr(self) -> str | None:
-        """Address of a slave's master, as the NameServer last answered (SlaveSynchronize.masterAddr)."""
+        """Address of the master, for a slave, from the last answer of a NameServer (SlaveSynchronize.masterAddr)."""
         return self.registrar.master_addr
 
     def _on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
@@ -234,7 +234,7 @@ class BrokerAgent:
 
 
 async def _carry_on(task: Task, work: Awaitable[object]) -> None:
-    """Do it; whatever goes wrong, the next time must come."""
+    """Run a scheduled task, and log its failure, so that the timetable continues."""
     try:
         await work
     except Exception:

@@ -25,7 +25,7 @@ _LONG = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 class _Attribute(NamedTuple):
     changeable: bool
     values: frozenset[str] | None
-    """None: a number of -1 to MAX_LONG."""
+    """Allowed values. None: a number from -1 to MAX_LONG."""
 
 
 ALL: Final[Mapping[str, _Attribute]] = {
@@ -40,10 +40,10 @@ def parse_edits(text: str | None) -> dict[str, str]:
     """Edits as mqadmin sends them (AttributeParser.parseToMap).
 
     Returns:
-        Signed key to value; the value of a removal is "".
+        Values by signed key. The value of a removal is "".
 
     Raises:
-        BadRequestError: A part is neither ``+key=value`` nor ``-key``, or a key stands twice.
+        BadRequestError: A part is neither ``+key=value`` nor ``-key``, or a key appears twice.
     """
     edits: dict[str, str] = {}
     for part in (text or "").rstrip(",").split(",") if text else []:
@@ -62,11 +62,11 @@ def alter(current: Mapping[str, str] | None, edits: Mapping[str, str]) -> dict[s
     """Apply edits to attributes (AttributeUtil.alterCurrentAttributes).
 
     Args:
-        current: Before them; None while the topic is being created, when only ``+`` is possible.
-        edits: Signed key to value.
+        current: Attributes before the edits. None: the topic is being created, and only ``+`` is allowed.
+        edits: Values by signed key.
 
     Raises:
-        BadRequestError: An unknown or unchangeable key, a value it cannot have, or an edit that does not apply.
+        BadRequestError: A key is unknown or cannot be changed, a value is not allowed, or an edit does not apply.
     """
     result = dict(current or {})
     seen = set()

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics of one broker while it runs: the rules of `topics` under a lock, kept in a file, told to the NameServers.
+"""The topics of a running broker: changed by the rules of `topics` under a lock, stored in a file, and registered.
 
-Each change goes the same way::
+Each change has the same steps::
 
     lock (3 s for a creation while sending) -> change the table -> write topics.json -> unlock -> register -> answer
 
-so that two senders to the same unknown topic create it once, and whoever is answered finds it at the NameServers that
-could be reached. Who holds the registration lock may take the table's, never the other way round.
+So two senders to the same unknown topic create it once. After the answer, the topic is at all NameServers that could be
+reached. A task that holds the registration lock may take the lock of the table, but never the other way round.
 
 Sources (5.5.0): org.apache.rocketmq.broker.topic.TopicConfigManager, AbstractSendMessageProcessor.
 
-topics.json: written as a stock broker reads it, read as a stock broker writes it.
+A stock broker can read the topics.json of this module, and this module the topics.json of a stock broker.
 
-A change is written in four steps, each of which leaves a readable topics.json behind:
+A change is written in four steps. After each step there is a readable topics.json:
 
     1. the new content into ``topics.json.tmp``, synced
-    2. the present file becomes ``topics.json.bak``, too (a second name for it, put there by one rename)
+    2. the present file also gets the name ``topics.json.bak`` (a second link, put there by one rename)
     3. ``topics.json.tmp`` is renamed to ``topics.json``
     4. the folder is synced
 
-RocketMQ renames the file to ``.bak`` and then writes a new one, so that for a moment only the backup is there.
+RocketMQ renames the file to ``.bak`` and then writes a new one, so that for a short time only the backup exists.
 
 Sources (5.5.0): org.apache.rocketmq.common.ConfigManager, TopicConfigManager.encode and decode.
 """
@@ -56,8 +56,8 @@ class Loaded(NamedTuple):
     """Contents of topics.json.
 
     Attributes:
-        table: None when there is no file: a new broker.
-        warning: What a person should know; "" for nothing.
+        table: The table, or None without a file, for a new broker.
+        warning: Warning for an operator, or "".
     """
 
     table: TopicTable | None
@@ -68,22 +68,22 @@ class TopicFile:
     """One broker's topics.json and its backup."""
 
     def __init__(self, path: Path) -> None:
-        """Touches nothing yet.
+        """Create an object for a file, without access to the file.
 
         Args:
-            path: Of topics.json.
+            path: Path of topics.json.
         """
         self.path = path
         self.backup = path.with_name(path.name + BACKUP)
 
     def load(self) -> Loaded:
-        """Read the file, or its backup if it is missing, empty or broken (ConfigManager.load).
+        """Read the file, or its backup if the file is missing, empty or broken (ConfigManager.load).
 
-        A broken file is moved aside, lest the next change make it the backup. RocketMQ deletes it, and starts with the
-        built-in topics alone when there is no backup either; here that needs a person.
+        A broken file is renamed, so that the next change does not make it the backup. RocketMQ deletes it, and without
+        a backup starts with only the built-in topics. Here an operator has to decide.
 
         Raises:
-            SetupError: Neither can be read, or the folder cannot be used.
+            SetupError: Neither file nor backup can be read, or the folder cannot be used.
         """
         try:
             trouble = ""
@@ -117,10 +117,10 @@ class TopicFile:
             raise SetupError(f"cannot use {self.path}: {error.strerror}. Choose another --store.") from error
 
     def persist(self, table: TopicTable) -> None:
-        """Write a table; the present file becomes the backup.
+        """Write a table. The present file becomes the backup.
 
         Raises:
-            OSError: It could not be written; the file is as it was.
+            OSError: The table could not be written. The file is unchanged.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(self.path.name + _TEMPORARY)
@@ -150,7 +150,7 @@ class TopicFile:
 
 
 def _read(path: Path) -> TopicTable:
-    """Raises BadRequestError, OSError."""
+    """Read a topics.json. Raises BadRequestError, OSError."""
     data = path.read_bytes()
     if not data.strip():
         raise BadRequestError("it is empty")
@@ -161,7 +161,7 @@ def _read(path: Path) -> TopicTable:
 
 
 def encode_topics_file(table: TopicTable) -> bytes:
-    """The file as a stock broker writes it: fastjson's order, one value a line, tabs."""
+    """Encode topics.json as a stock broker does: fastjson's order, one value in each line, tabs."""
     version = table.data_version
     topics = b",".join(_entry(name, config) for name, config in table.topic_config_table.items())
     return (
@@ -194,15 +194,15 @@ def _attributes(attributes: dict[str, str]) -> bytes:
 log = structlog.get_logger("routelake.broker")
 
 LOCK_TIMEOUT_S: Final = 3.0
-"""How long a creation waits for the table (TopicConfigManager.LOCK_TIMEOUT_MILLIS)."""
+"""Maximum wait of a creation for the table, in seconds (TopicConfigManager.LOCK_TIMEOUT_MILLIS)."""
 
 
 class BrokerTopics:
-    """Changes the topics of one broker.
+    """The topics of one broker and their changes.
 
     Attributes:
-        topics: Read them at will; change them through the methods here.
-        lock: Held while they change.
+        topics: The topics. Read them freely, but change them only with the methods of this class.
+        lock: Lock that is held during a change.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class BrokerTopics:
         register_changed: Callable[[Sequence[TopicConfig], DataVersion], Awaitable[object]],
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> None:
-        """With the built-in topics.
+        """Start with the built-in topics.
 
         Args:
-            config: Of the broker; without `store_path_root_dir` topics are in memory only.
-            now_ms: Milliseconds since the epoch, for versions.
-            register_changed: Told the topics that were created or changed, and the version after it.
+            config: Settings of the broker. Without `store_path_root_dir`, topics are in memory only.
+            now_ms: Clock in milliseconds since 1970, for versions.
+            register_changed: Callback with the created or changed topics, and the version after the change.
             lock_timeout_s: See LOCK_TIMEOUT_S.
         """
         self.topics = TopicConfigManager(config, now_ms())
@@ -229,10 +229,10 @@ class BrokerTopics:
         self._file = TopicFile(config.topics_file) if config.store_path_root_dir else None
 
     async def load(self) -> None:
-        """Take over what topics.json holds.
+        """Load the topics of topics.json.
 
         Raises:
-            SetupError: It cannot be read.
+            SetupError: topics.json cannot be read.
         """
         if self._file is None:
             return
@@ -245,10 +245,10 @@ class BrokerTopics:
             await self._persist()
 
     async def for_send(self, request: SendRequest, producer: str) -> TopicConfig:
-        """The topic that a message goes to, created if need be (msgCheck).
+        """Return the topic of a message. Create it if needed (msgCheck).
 
         Raises:
-            RefusedError: The message may not be sent.
+            RefusedError: The message is refused.
         """
         check_name(self._config, self.topics, request.topic)
         found = self.topics.table.get(request.topic)
@@ -270,7 +270,7 @@ class BrokerTopics:
     async def needed(
         self, topic: str, queue_nums: int, *, is_order: bool = False, topic_sys_flag: int = 0
     ) -> TopicConfig | None:
-        """A topic of the broker's own: %RETRY%group, %DLQ%group, half messages; None if the table stays locked."""
+        """Return a topic of the broker itself: %RETRY%group, %DLQ%group, half topic. None: the table stays locked."""
         found = self.topics.table.get(topic)
         if found is not None and found.order == is_order:
             return found
@@ -285,7 +285,7 @@ class BrokerTopics:
         """Create or replace topics.
 
         Raises:
-            BadRequestError: Attribute edits that do not apply.
+            BadRequestError: An attribute edit does not apply.
         """
         async with self.lock:
             changed = self.topics.update_topic_configs(edited, self._now_ms())
@@ -294,13 +294,13 @@ class BrokerTopics:
         await self._register_changed(changed, version)
 
     async def mark_ordered(self, order_topics: Iterable[str]) -> None:
-        """Mark those that a NameServer's ORDER_TOPIC_CONFIG names. They are registered with the next round."""
+        """Mark the topics in a NameServer's ORDER_TOPIC_CONFIG as ordered. The next round registers them."""
         async with self.lock:
             if self.topics.update_order_topics(order_topics, self._now_ms()):
                 await self._persist()
 
     async def delete(self, topic: str) -> None:
-        """Forget a topic. NameServers are not told, as in RocketMQ."""
+        """Delete a topic. As in RocketMQ, no request goes to the NameServers."""
         async with self.lock:
             if not self.topics.delete_topic(topic, self._now_ms()):
                 return
@@ -308,7 +308,7 @@ class BrokerTopics:
         log.info("topic deleted", topic=topic)
 
     async def _create(self, topic: str, create: Callable[[int], Creation]) -> TopicConfig | None:
-        """Create under the lock; None when it refuses, or the lock cannot be had in time."""
+        """Create a topic under the lock. None: the rules refuse the topic, or the lock was not free in time."""
         try:
             async with asyncio.timeout(self._lock_timeout_s):
                 await self.lock.acquire()
@@ -332,7 +332,7 @@ class BrokerTopics:
     async def _persist(self) -> None:
         """Write topics.json, under the lock.
 
-        A failure is logged, as in RocketMQ: the next change writes everything again.
+        As in RocketMQ, a failure is only logged, because the next change writes everything again.
         """
         if self._file is None:
             return

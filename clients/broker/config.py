@@ -19,21 +19,21 @@ DEFAULT_LISTEN_PORT: Final = 10911
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of one broker; the wire name of each is its key in broker.conf. Defaults are RocketMQ's."""
+    """Settings of one broker. The wire name of a setting is its key in broker.conf. The defaults are RocketMQ's."""
 
     broker_cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
     broker_id: Long = MASTER_ID
     broker_ip1: str = msgspec.field(default="127.0.0.1", name="brokerIP1")
-    """Registered with `listen_port` as the broker's address."""
+    """Host of the broker's address, which is registered with `listen_port`."""
     broker_ip2: str = msgspec.field(default="", name="brokerIP2")
-    """Registered with `ha_listen_port` as the HA address; empty means `broker_ip1`."""
+    """Host of the HA address, which is registered with `ha_listen_port`. Empty: `broker_ip1`."""
     listen_port: Int = DEFAULT_LISTEN_PORT
     ha_listen_port: Int = 0
-    """0 means one above `listen_port`."""
+    """Port of the HA address. 0: one above `listen_port`."""
     namesrv_addr: str = ""
     store_path_root_dir: str = ""
-    """topics.json is in its folder ``config``."""
+    """Directory of the broker. topics.json is in its folder ``config``."""
 
     broker_permission: Int = PERM_READ | PERM_WRITE
     default_topic_queue_nums: Int = 8
@@ -48,9 +48,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     enable_mixed_message_type: bool = False
 
     force_register: bool = True
-    """Send everything in each round; without it, ask first whether anything changed."""
+    """Send all topics in each round. If false, ask first whether anything changed."""
     register_name_server_period: Int = 30_000
-    """Milliseconds; kept to 10,000 to 60,000."""
+    """Time between two rounds, in milliseconds, limited to 10,000 to 60,000."""
     register_broker_timeout_mills: Int = 24_000
     compressed_register: bool = False
     enable_single_topic_register: bool = False
@@ -60,12 +60,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     split_metadata_size: Int = 2_000
 
     enable_slave_acting_master: bool = False
-    """Sends heartbeats between registrations, and lets the group's smallest id act as master."""
+    """Send heartbeats between registrations, and let the broker with the group's smallest id act as master."""
     broker_not_active_timeout_millis: Long = 10_000
     broker_heartbeat_interval: Int = 1_000
     send_heartbeat_timeout_millis: Int = 1_000
     compatible_with_old_name_srv: bool = True
-    """Heartbeats are QUERY_DATA_VERSION, which every NameServer knows, instead of BROKER_HEARTBEAT."""
+    """Send heartbeats as QUERY_DATA_VERSION, which every NameServer supports, instead of BROKER_HEARTBEAT."""
 
     @property
     def broker_addr(self) -> str:
@@ -79,7 +79,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def heartbeat_timeout_ms(self) -> int | None:
-        """Value that the broker registers as heartbeatTimeoutMillis; None leaves it to the NameServer."""
+        """The heartbeatTimeoutMillis that the broker registers. None: the NameServer uses its own."""
         return self.broker_not_active_timeout_millis if self.enable_slave_acting_master else None
 
     @property
@@ -97,15 +97,16 @@ _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(B
 
 
 def broker_config(settings: dict[str, str], source: str = "broker.conf") -> tuple[BrokerConfig, list[str]]:
-    """A configuration of settings as text.
+    """Create a configuration from settings as text.
 
-    RocketMQ takes the default in silence where it cannot read a value; that registers a broker nobody has asked for.
+    If RocketMQ cannot read a value, it uses the default without a message. The broker that it then registers is not the
+    configured one. So here such a value is an error.
 
     Returns:
-        It, and the keys that mean nothing here: a stock broker.conf has many that are about messages.
+        The configuration, and the keys that have no effect here. A stock broker.conf has many keys about messages.
 
     Raises:
-        SetupError: There are values that their settings cannot have; it names all of them.
+        SetupError: Some values are not valid. The message names all of them.
     """
     values: dict[str, object] = {}
     wrong: list[str] = []
@@ -122,10 +123,10 @@ def broker_config(settings: dict[str, str], source: str = "broker.conf") -> tupl
 
 
 def _value(text: str, kind: object) -> str | int | bool:
-    """The value as MixAll.properties2Object takes it.
+    """Parse a value as MixAll.properties2Object does.
 
     Raises:
-        ValueError: It does not.
+        ValueError: The value is not valid.
     """
     if kind is str:
         return text.strip()
@@ -140,10 +141,10 @@ def _value(text: str, kind: object) -> str | int | bool:
 
 
 def check(config: BrokerConfig) -> BrokerConfig:
-    """The configuration, if a broker can run with it.
+    """Return the configuration if a broker can run with it.
 
     Raises:
-        SetupError: It cannot; the message names the settings.
+        SetupError: A broker cannot run with it. The message names the settings.
     """
     if wrong := objections(config):
         raise SetupError(f"this broker cannot start: {'; '.join(wrong)}")
@@ -151,7 +152,7 @@ def check(config: BrokerConfig) -> BrokerConfig:
 
 
 def objections(config: BrokerConfig) -> list[str]:
-    """Return the reasons why a broker cannot run with a configuration; empty if it can."""
+    """Return the reasons why a broker cannot run with a configuration, or an empty list."""
     wrong = []
     if not config.broker_name or not config.broker_cluster_name:
         wrong.append("brokerName and brokerClusterName must not be empty")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many brokers in one process, for rehearsals and benchmarks: real connections and registrations, no listening side.
+"""Many brokers in one process, for rehearsals and benchmarks: real connections and registrations, no listening socket.
 
-Each broker has its own connection to every NameServer, as a NameServer takes the end of a connection for the end of a
-broker. First registrations go out as fast as `at_once` lets them; after that each broker has its own moment in every
-period, so that rounds are spread evenly.
+Each broker has its own connection to every NameServer, because a NameServer treats the end of a connection as the end
+of a broker. The first registrations go out as fast as `at_once` allows. Afterwards each broker has its own time in each
+period, so that the rounds are spread evenly.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ PERCENTILES = (50, 99, 99.9)
 
 
 class Kind(msgspec.Struct):
-    """One kind of request.
+    """Figures of one kind of request.
 
     Attributes:
-        took_ms: Of each answered one.
-        failed: How many were not answered, or with an error.
-        sent_bytes: Of bodies, to all NameServers.
+        took_ms: Durations of the answered requests, in milliseconds.
+        failed: Number of requests without an answer or with an error.
+        sent_bytes: Size of the bodies to all NameServers, in bytes.
     """
 
     took_ms: list[float] = msgspec.field(default_factory=list)
@@ -47,11 +47,11 @@ class Kind(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """Answered or not."""
+        """Number of requests, answered or not."""
         return len(self.took_ms) + self.failed
 
     def percentile(self, percent: float) -> float:
-        """Milliseconds within which so many per cent of the answers came; 0 without any."""
+        """Time within which so many per cent of the answers came, in milliseconds, or 0 without answers."""
         if not self.took_ms:
             return 0.0
         ordered = sorted(self.took_ms)
@@ -62,13 +62,13 @@ class FleetReport(msgspec.Struct):
     """Counts of a fleet.
 
     Attributes:
-        brokers: How many it has.
-        topics: How many each of them has.
+        brokers: Number of brokers.
+        topics: Number of topics of each broker.
         first: First registrations.
-        rounds: Later full ones, and questions whether one is needed.
-        changes: Incremental ones.
-        errors: What went wrong, by message without the broker's part.
-        first_took_s: From the start until every broker had been registered or given up.
+        rounds: Later full registrations, and the questions whether one is needed.
+        changes: Incremental registrations.
+        errors: Number of errors, by message without the broker's part.
+        first_took_s: Time from the start until the first registration of every broker succeeded or failed, in seconds.
     """
 
     brokers: int
@@ -88,7 +88,7 @@ class FleetReport(msgspec.Struct):
         )
 
     def table(self, registered: int) -> Table:
-        """The end of it."""
+        """Table of all figures, for the end of a run."""
         table = Table(title=f"{registered} of {self.brokers} brokers registered, {self.topics} topics each")
         table.add_column("request")
         for column in ("answered", "failed", "MB sent", *(f"p{percent:g} ms" for percent in PERCENTILES), "max ms"):
@@ -110,24 +110,24 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a fleet of simulated brokers."""
 
     namesrvs: list[str]
-    """host:port each, or http://host:port."""
+    """NameServers, as host:port or http://host:port."""
     brokers: int = 300
     topics: int = 10_000
-    """Topics of each broker, without the built-in ones."""
+    """Number of topics of each broker, without the built-in topics."""
     clusters: int = 1
     period_s: float = 30.0
-    """Between two rounds of one broker; unlike a real one's, not kept to 10 to 60 s."""
+    """Time between two rounds of one broker, in seconds. Unlike for a real broker, it is not limited to 10 to 60 s."""
     changes_per_s: float = 0.0
-    """Topics that change somewhere in the fleet."""
+    """Number of topics that change in the fleet in a second."""
     duration_s: float = 0.0
     """Seconds until the fleet stops. 0: it runs until it receives a signal."""
     at_once: int = 32
-    """Full registrations under way at a time."""
+    """Maximum number of concurrent full registrations."""
     timeout_s: float = 60.0
     force_register: bool = True
-    """Send everything in every round; without it, ask first."""
+    """Send all topics in every round. If false, ask first whether anything changed."""
     unregister: bool = True
-    """At the end; otherwise the brokers are just gone."""
+    """Unregister the brokers at the end. If false, only their connections end."""
     seed: int = 1
     http_token: str = ""
     credentials: Credentials | None = None
@@ -138,15 +138,15 @@ class Fleet:
     """A running fleet.
 
     Attributes:
-        members: Its brokers.
-        report: What they have done so far.
+        members: Brokers of the fleet.
+        report: Figures of their requests so far.
     """
 
     def __init__(self, settings: FleetSettings) -> None:
-        """Prepare it; connects to nobody yet.
+        """Create a fleet without connections.
 
         Raises:
-            SetupError: A NameServer address or a number is impossible.
+            SetupError: A NameServer address or a number is not valid.
         """
         if settings.brokers < 1 or settings.topics < 0 or settings.clusters < 1 or settings.at_once < 1:
             raise SetupError("a fleet needs at least one broker, one cluster, and one registration at a time")
@@ -174,14 +174,14 @@ class Fleet:
 
     @property
     def registered(self) -> int:
-        """Brokers that some NameServer has accepted."""
+        """Number of brokers that at least one NameServer has accepted."""
         return sum(member.registered for member in self.members)
 
     async def register(self, done: Callable[[], None] = lambda: None) -> None:
         """Register every broker for the first time.
 
         Args:
-            done: Called after each, whatever came of it.
+            done: Callback after each registration, successful or not.
         """
         start = time.monotonic()
 
@@ -195,7 +195,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Rounds and changes go on inside this context."""
+        """Run rounds and changes inside this context."""
         tasks = [asyncio.create_task(self._rounds(index)) for index in range(len(self.members))]
         if self._settings.changes_per_s and self._settings.topics:
             tasks.append(asyncio.create_task(self._changes()))
@@ -207,9 +207,10 @@ class Fleet:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Wait for what is under way, unregister, if that is wanted, and hang up.
+        """Wait for running registrations, unregister if set, and close the connections.
 
-        A NameServer may come to a registration after it has seen its connection end; such a broker would stay there.
+        If a connection ended during a registration, a NameServer could apply the registration after the end of the
+        connection. The broker would then stay registered.
         """
         self._is_ending = True
         await asyncio.gather(*self._sends, return_exceptions=True)
@@ -226,7 +227,7 @@ class Fleet:
                 await ask_all(self._servers[index], lambda server: server.unregister(config), COMMAND_TIMEOUT_S)
 
     async def _rounds(self, index: int) -> None:
-        """One broker's rounds, each at its own moment of the period."""
+        """Run the rounds of one broker, each at the broker's own time in the period."""
         member, period_s = self.members[index], self._settings.period_s
         due = time.monotonic() + period_s * (index + 1) / len(self.members)
         while True:
@@ -237,7 +238,7 @@ class Fleet:
             member.registered |= await self._send(self.report.rounds, index, member.full)
 
     async def _is_needed(self, index: int) -> bool:
-        """Return True if any NameServer does not know this version."""
+        """Return True if any NameServer lacks this version."""
         member, timeout_s = self.members[index], self._settings.timeout_s
         start = time.monotonic()
         answers = await ask_all(
@@ -251,7 +252,7 @@ class Fleet:
         return needed
 
     async def _changes(self) -> None:
-        """Change a topic somewhere, at random moments."""
+        """Change topics of random brokers at random times."""
         choose = random.Random(self._settings.seed)  # noqa: S311 (a workload, no secret)
         running: set[asyncio.Task[bool]] = set()
         due = time.monotonic()
@@ -261,7 +262,7 @@ class Fleet:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 index = choose.randrange(len(self.members))
                 part = self.members[index].change(choose.randrange(self._settings.topics), _now_ms())
-                # an incremental registration may not create a broker: what changed goes with its next round
+                # an incremental registration must not create a broker, so the next round sends the change
                 if self.members[index].registered:
                     task = asyncio.create_task(self._send(self.report.changes, index, lambda part=part: part))  # type: ignore[misc]
                     running.add(task)
@@ -271,9 +272,9 @@ class Fleet:
                 task.cancel()
 
     async def _send(self, kind: Kind, index: int, make: Callable[[], Registration]) -> bool:
-        """Send one registration to every NameServer, after its broker's earlier ones; whether any accepted it.
+        """Send one registration to every NameServer, after the broker's earlier ones. Returns whether any accepted it.
 
-        Cancelled, it goes on until it is answered; `close` waits for it.
+        If the caller is cancelled, the registration continues until it is answered. `close` waits for it.
         """
         task = asyncio.create_task(self._answered(kind, index, make))
         self._sends.add(task)

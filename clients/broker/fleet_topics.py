@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics of a fleet: encoded once, shared by all its brokers, apart only where a broker differs. No I/O.
+"""The topics of a fleet: encoded once, shared by all brokers, and copied only where a broker's topics change. No I/O.
 
-A registration of 10,000 topics is about 2 MB of JSON. Three hundred tables of that size would be 600 MB and minutes of
-encoding; here a broker holds its version, its built-in topics, and the few chunks in which one of its topics changed::
+A registration of 10,000 topics is about 2 MB of JSON. Three hundred tables of that size would take 600 MB, and minutes
+to encode. Here a broker has only its version, its built-in topics, and the few chunks with changed topics::
 
     shared   [ chunk 0 ][ chunk 1 ][ chunk 2 ] ...      100 topics each, one bytes object for the whole fleet
     broker                [ own 1 ]                     only after one of its topics 100 to 199 has changed
@@ -23,23 +23,23 @@ from schemas.broker import DataVersion
 
 CHUNK_TOPICS: Final = 100
 QUEUE_NUMS: Final = (4, 8, 16)
-"""What topics have, at random."""
+"""Numbers of queues of the topics, chosen at random."""
 
 
 class SharedTopics:
     """The topics that every broker of a fleet starts with.
 
     Attributes:
-        topics: In order; a topic is named by its index.
-        chunks: JSON members of the topicConfigTable, CHUNK_TOPICS topics each.
+        topics: Topics in order. The name of a topic has its index.
+        chunks: JSON members of the topicConfigTable, in parts of CHUNK_TOPICS topics.
     """
 
     def __init__(self, count: int, seed: int) -> None:
-        """Make them.
+        """Create the topics.
 
         Args:
-            count: How many.
-            seed: Decides their queue numbers.
+            count: Number of topics.
+            seed: Seed of their queue numbers.
         """
         choose = random.Random(seed)  # noqa: S311 (a workload, no secret)
         self.topics: list[TopicConfig] = []
@@ -57,13 +57,13 @@ class FleetBroker:
     """One broker's view of the shared topics.
 
     Attributes:
-        config: Name, address and so on.
-        data_version: Moves with every change.
-        registered: Whether some NameServer has accepted it.
+        config: Settings of the broker, such as name and address.
+        data_version: Version that advances with every change.
+        registered: Whether at least one NameServer has accepted the broker.
     """
 
     def __init__(self, config: BrokerConfig, shared: SharedTopics, now_ms: int) -> None:
-        """Differs in nothing but its built-in topics."""
+        """Create a broker with the shared topics and its own built-in topics."""
         self.config = config
         self.data_version = DataVersion(0, now_ms, 0)
         self.registered = False
@@ -78,11 +78,11 @@ class FleetBroker:
         return len(self._shared.topics) + len(built_in_topics(self.config))
 
     def topic(self, index: int) -> TopicConfig:
-        """One of its topics."""
+        """Return one topic of the broker."""
         return self._changed.get(index) or self._shared.topics[index]
 
     def change(self, index: int, now_ms: int) -> Registration:
-        """Give a topic one queue more, or take it back to one; what is then to be registered."""
+        """Add a queue to a topic, or reset it to one queue. Returns the registration of the change."""
         before = self.topic(index)
         queues = before.write_queue_nums % QUEUE_NUMS[-1] + 1
         after = msgspec.structs.replace(before, read_queue_nums=queues, write_queue_nums=queues)
@@ -96,16 +96,16 @@ class FleetBroker:
         return Registration(self.data_version, encode_entries({after.topic_name: after}))
 
     def full(self) -> Registration:
-        """All its topics."""
+        """Return the registration of all topics."""
         own = self._own_chunks
         chunks = [own.get(number, chunk) for number, chunk in enumerate(self._shared.chunks)]
         return Registration(self.data_version, b",".join([self._built_in, *chunks]))
 
 
 def fleet_configs(brokers: int, clusters: int, settings: BrokerConfig) -> list[BrokerConfig]:
-    """The brokers of a fleet: names, clusters and addresses of their own, and otherwise these settings.
+    """Return the brokers of a fleet: each has its own name, cluster and address, and otherwise these settings.
 
-    Their addresses are in 10.0.0.0/8; nobody listens there.
+    The addresses are in 10.0.0.0/8, and no process listens there.
     """
     return [
         msgspec.structs.replace(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registering over routelake's HTTP API (docs/reference/http-api.md) instead of the remoting protocol.
+"""Registration over routelake's HTTP API (docs/reference/http-api.md) instead of the remoting protocol.
 
-It has no counterpart of QUERY_DATA_VERSION and REGISTER_TOPIC_IN_NAMESRV: a registration that says what is known
-already is a heartbeat there, so it is simply sent; one topic goes as a registration with that topic alone.
+The HTTP API has no QUERY_DATA_VERSION and no REGISTER_TOPIC_IN_NAMESRV. There a registration without changes counts as
+a heartbeat, so it is sent without a question first. A single topic is sent as a registration with only that topic.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ _answer = msgspec.json.Decoder(_Answer)
 
 
 class HttpNameServer:
-    """routelake over HTTP. Requests run on threads, one connection each."""
+    """A routelake NameServer over HTTP. Requests run on threads, each on its own connection."""
 
     def __init__(self, url: str, token: str = "", tls: ssl.SSLContext | None = None) -> None:
-        """Connects when it is asked.
+        """Create a client. It connects at each request.
 
         Args:
-            url: http://host:port or https://host:port.
-            token: Sent as a bearer token, if any.
-            tls: For https; None: who the system trusts is believed.
+            url: URL as http://host:port or https://host:port.
+            token: Bearer token, or empty for none.
+            tls: TLS context for https. None: the authorities of the system are trusted.
 
         Raises:
-            SetupError: It is no such URL.
+            SetupError: The URL is not valid.
         """
         try:
             parts = urlsplit(url)
@@ -105,7 +105,7 @@ class HttpNameServer:
         return await asyncio.to_thread(self._exchange, what, body, timeout_s)
 
     def _exchange(self, what: str, body: bytes, timeout_s: float) -> _Answer:
-        """One request on a connection of its own. Raises ClientError."""
+        """Send one request on its own connection, and return the answer. Raises ClientError."""
         host, port = cast("str", self._host), self._port
         connection = (
             http.client.HTTPConnection(host, port, timeout=timeout_s)
@@ -139,7 +139,7 @@ class HttpNameServer:
 
 
 def name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
-    """The NameServer at host:port, asked by remoting, or at a URL, asked over HTTP. Raises SetupError."""
+    """Return the client for a NameServer: remoting for host:port, HTTP for a URL. Raises SetupError."""
     if is_http(address):
         return HttpNameServer(address, http_token, tls)
     return RemotingNameServer(host_port(address, "--namesrv", NAMESRV_PORT), client)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NameServers that a broker registers with, asked all at a time; each gives a result of its own.
+"""The NameServers of a broker. All are asked at the same time, and each has its own result.
 
 Source (5.5.0): org.apache.rocketmq.broker.out.BrokerOuterAPI.
 """
@@ -34,11 +34,11 @@ from schemas.errors import RoutelakeError
 T = TypeVar("T")
 
 COMMAND_TIMEOUT_S: Final = 3.0
-"""Of 104 and 217 (registerSingleTopicAll, unregisterBroker)."""
+"""Time limit of requests 104 and 217, in seconds (registerSingleTopicAll, unregisterBroker)."""
 ATTEMPTS: Final = 3
-"""A connection that cannot be made or breaks is tried again at once; registrations are facts and may be repeated."""
+"""Maximum number of attempts if the connection fails. Registrations may be repeated, because they are idempotent."""
 PAUSE_S: Final = 0.1
-"""Before the second attempt; doubled before each further one."""
+"""Pause before the second attempt, in seconds. It doubles before each further attempt."""
 
 
 class NameServer(Protocol):
@@ -49,30 +49,30 @@ class NameServer(Protocol):
     async def register(
         self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
     ) -> RegisterBrokerResult:
-        """Send each part in turn; the last answer counts."""
+        """Send the parts one after the other, and return the last answer."""
 
     async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
-        """Tell of one topic."""
+        """Register one topic."""
 
     async def needs_registration(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> bool:
-        """Return True if the NameServer does not know this version."""
+        """Return True if the NameServer lacks this version."""
 
     async def heartbeat(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> None:
-        """Say that the broker is alive; nobody waits for an answer."""
+        """Send a heartbeat, and do not wait for an answer."""
 
     async def unregister(self, config: BrokerConfig) -> None:
-        """Take the broker out."""
+        """Unregister the broker."""
 
 
 class RemotingNameServer:
     """A NameServer, stock or routelake, over the remoting protocol."""
 
     def __init__(self, address: str, client: RemotingClient) -> None:
-        """Connects when it is first asked.
+        """Create a client. It connects at the first request.
 
         Args:
-            address: host:port.
-            client: Stays the caller's.
+            address: Address as host:port.
+            client: Remoting client. The caller closes it.
         """
         self.address = address
         self._client = client
@@ -88,7 +88,7 @@ class RemotingNameServer:
         return result
 
     async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
-        """See `NameServer`; 217 carries no version."""
+        """See `NameServer`. Request 217 has no version."""
         await self._client.call(self.address, register_topic_request(config, topic), COMMAND_TIMEOUT_S)
 
     async def needs_registration(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> bool:
@@ -114,11 +114,11 @@ class ServerResult(msgspec.Struct, Generic[T]):
     """Result of a request to one NameServer.
 
     Attributes:
-        address: Which.
-        value: Its answer; None when there is an error.
-        error: Why nothing was answered.
-        finished: When, by `time.monotonic`.
-        attempts: How often it was asked.
+        address: Address of the NameServer.
+        value: Answer, or None after an error.
+        error: Error, or None after an answer.
+        finished: End of the request, on `time.monotonic`, in seconds.
+        attempts: Number of attempts.
     """
 
     address: str
@@ -131,15 +131,15 @@ class ServerResult(msgspec.Struct, Generic[T]):
 async def ask_all(
     servers: Iterable[NameServer], ask: Callable[[NameServer], Awaitable[T]], deadline_s: float
 ) -> list[ServerResult[T]]:
-    """Ask every NameServer, at the same time.
+    """Ask all NameServers at the same time.
 
     Args:
-        servers: Whom.
-        ask: What; repeated when the connection fails, so it must bear repetition.
-        deadline_s: Nobody is waited for any longer.
+        servers: The NameServers.
+        ask: The request. It is repeated if the connection fails, so it must be idempotent.
+        deadline_s: Maximum wait for all NameServers, in seconds.
 
     Returns:
-        One result each, in the order of the servers.
+        One result for each NameServer, in the order of ``servers``.
     """
     return list(await asyncio.gather(*(_ask(server, ask, deadline_s) for server in servers)))
 
@@ -165,6 +165,6 @@ async def _ask(server: NameServer, ask: Callable[[NameServer], Awaitable[T]], de
 
 
 def first(results: Iterable[ServerResult[T]]) -> T | None:
-    """The answer that came first, which alone decides (BrokerController.handleRegisterBrokerResult)."""
+    """The first answer in time. Only this one counts (BrokerController.handleRegisterBrokerResult)."""
     answered = [result for result in results if result.error is None]
     return min(answered, key=lambda result: result.finished).value if answered else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps one broker registered: everything or what changed, one registration at a time, one result per NameServer.
+"""Registrations of one broker, full or incremental: one at a time, with one result for each NameServer.
 
-Registrations go out one after the other, because a NameServer takes rows in only with a DataVersion that is new to it:
-a change that arrived under a later change's version would hide that one.
+Registrations are sent one after the other, because a NameServer accepts rows only with a DataVersion that is new to it.
+If a change arrived with the version of a later change, the NameServer would ignore the later change.
 
 Source (5.5.0): org.apache.rocketmq.broker.BrokerController (registerBrokerAll, registerIncrementBrokerData,
 registerSingleTopicAll, doRegisterBrokerAll, handleRegisterBrokerResult).
@@ -29,13 +29,13 @@ RegisterResults = list[ServerResult[RegisterBrokerResult]]
 
 
 class Registrar:
-    """The NameServers of one broker, and what they last said.
+    """The NameServers of one broker, and their last answers.
 
     Attributes:
-        config: Of the broker; set it anew when its port is known.
-        last_results: Of the last registration with each NameServer.
-        master_addr: Of the first answer.
-        master_ha_addr: Of the first answer that named one.
+        config: Settings of the broker. Set them again after the port is known.
+        last_results: Results of the last registration, one for each NameServer.
+        master_addr: Address of the master, from the first answer.
+        master_ha_addr: HA address of the master, from the first answer that has one.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Registrar:
         snapshot: Callable[[], TopicTable],
         on_order_topics: Callable[[Sequence[str]], Awaitable[None]],
     ) -> None:
-        """Asks nobody yet.
+        """Create a registrar. It sends no request yet.
 
         Args:
-            config: Of the broker.
-            servers: Whom to register with.
-            snapshot: The topics as they are now; called when it is a registration's turn.
-            on_order_topics: Told the topics with an order configuration after each registration.
+            config: Settings of the broker.
+            servers: NameServers to register with.
+            snapshot: Function that returns the current topics. It is called at the turn of a registration.
+            on_order_topics: Callback after each registration, with the topics that have an order configuration.
         """
         self.config = config
         self.last_results: RegisterResults = []
@@ -65,18 +65,18 @@ class Registrar:
 
     @property
     def has_failed(self) -> bool:
-        """Return True if the last registration with some NameServer failed."""
+        """Return True if the last registration failed at one or more NameServers."""
         return any(result.error is not None for result in self.last_results)
 
     async def register_all(self, *, force: bool, only_failed: bool = False) -> RegisterResults:
         """Register all topics.
 
         Args:
-            force: Without asking whether anything changed; split registration never asks.
-            only_failed: Only with those NameServers where the last one failed.
+            force: Register without the question whether anything changed. Split registration never asks.
+            only_failed: Register only with NameServers at which the last registration failed.
 
         Returns:
-            One result per NameServer; none if nothing had changed.
+            One result for each NameServer, or an empty list if nothing has changed.
         """
         async with self._turn:
             table = self._snapshot()
@@ -93,11 +93,11 @@ class Registrar:
             return await self._register(await asyncio.to_thread(registration.full, self.config, table), servers)
 
     async def register_changed(self, changed: Sequence[TopicConfig], version: DataVersion) -> None:
-        """Tell every NameServer of new or changed topics (registerBrokerData).
+        """Register new or changed topics with every NameServer (registerBrokerData).
 
         Args:
-            changed: As they became at this version.
-            version: The table's right after.
+            changed: The topics as of this version.
+            version: Version of the table after the change.
         """
         async with self._turn:
             if self._closed:
@@ -118,14 +118,14 @@ class Registrar:
                         )
 
     async def heartbeat(self, version: DataVersion) -> list[ServerResult[None]]:
-        """Say that the broker is alive."""
+        """Send a heartbeat to every NameServer."""
         timeout_s = self.config.send_heartbeat_timeout_millis / 1000
         return await ask_all(self._servers, lambda server: server.heartbeat(self.config, version, timeout_s), timeout_s)
 
     async def unregister(self) -> None:
-        """Take the broker out everywhere; nothing is registered from here on."""
+        """Unregister the broker from every NameServer. Nothing is registered from now on."""
         self._closed = True
-        with contextlib.suppress(TimeoutError):  # what is under way should arrive before it is taken back
+        with contextlib.suppress(TimeoutError):  # a running registration should arrive before the unregistration
             async with asyncio.timeout(COMMAND_TIMEOUT_S), self._turn:
                 pass
         results = await ask_all(self._servers, lambda server: server.unregister(self.config), COMMAND_TIMEOUT_S)

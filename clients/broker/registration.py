@@ -4,13 +4,13 @@
 =========================  ====================================================================================
 103 REGISTER_BROKER        the broker and all its topics (`full`), or only changed ones (`incremental`)
 217 REGISTER_TOPIC_...     one topic's queues (`register_topic`), with enableSingleTopicRegister
-322 QUERY_DATA_VERSION     has anything changed? Counts as a heartbeat, too
-904 BROKER_HEARTBEAT       still alive
-104 UNREGISTER_BROKER      gone for good
+322 QUERY_DATA_VERSION     question whether anything has changed; it counts as a heartbeat too
+904 BROKER_HEARTBEAT       heartbeat
+104 UNREGISTER_BROKER      end of the registration
 =========================  ====================================================================================
 
-A broker whose own permission lacks read or write registers topics with no more than that. As in RocketMQ, the full form
-then forgets topicSysFlag, order and attributes, the incremental form keeps topicSysFlag.
+If the broker's own permission lacks read or write, its topics are registered without that permission too. As in
+RocketMQ, the full form then drops topicSysFlag, order and attributes. The incremental form keeps topicSysFlag.
 
 Sources (5.5.0): org.apache.rocketmq.broker.out.BrokerOuterAPI, org.apache.rocketmq.broker.BrokerController
 (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll), RegisterBrokerBody.encode.
@@ -36,16 +36,16 @@ from schemas.errors import BadRequestError
 _INT = struct.Struct(">i")
 _encode = msgspec.json.Encoder().encode
 NO_MAPPINGS = b'{"counter":0,"stateVersion":0,"timestamp":%d}'
-"""DataVersion of static topic mappings, which a broker agent has none of."""
+"""DataVersion of static topic mappings. A broker agent has no such mappings."""
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """One registration, before it is known over which protocol it goes.
+    """One registration, independent of the protocol.
 
     Attributes:
-        data_version: Of the whole table, also when only a part is sent.
-        entries: The members of the topicConfigTable object, without the braces.
-        lines: The same as text lines, for a compressed body; None for a plain one.
+        data_version: Version of the whole table, even if only a part is sent.
+        entries: Members of the topicConfigTable object, without the braces.
+        lines: The same topics as text lines, for a compressed body. None for a plain body.
     """
 
     data_version: DataVersion
@@ -54,7 +54,7 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class RegisterBrokerResult(msgspec.Struct, frozen=True):
-    """Answer to a registration: the master, for a slave, and the topics with an order configuration."""
+    """Answer to a registration: the master's addresses, for a slave, and the topics with an order configuration."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -65,24 +65,24 @@ class RegisterBrokerResult(msgspec.Struct, frozen=True):
 
 
 def full(config: BrokerConfig, table: TopicTable) -> list[Registration]:
-    """Everything, in one registration or, with enableSplitRegistration, in several (registerBrokerAll)."""
+    """Return all topics in one registration, or in several with enableSplitRegistration (registerBrokerAll)."""
     topics = _allowed(config, table.topic_config_table.values(), keep_sys_flag=False)
     if not config.enable_split_registration:
         return [_registration(config, topics, table.data_version)]
     parts = [_registration(config, part, table.data_version) for part in _parts(topics, config.split_registration_size)]
-    # RocketMQ always sends the rest, too, also when nothing is left of it
+    # RocketMQ always sends the rest too, even if it is empty
     if len(table.topic_config_table) % config.split_registration_size == 0:
         parts.append(_registration(config, (), table.data_version))
     return parts
 
 
 def incremental(config: BrokerConfig, changed: Iterable[TopicConfig], data_version: DataVersion) -> Registration:
-    """Only what has changed (registerIncrementBrokerData)."""
+    """Return a registration of changed topics only (registerIncrementBrokerData)."""
     return _registration(config, _allowed(config, changed, keep_sys_flag=True), data_version)
 
 
 def _allowed(config: BrokerConfig, topics: Iterable[TopicConfig], *, keep_sys_flag: bool) -> Iterable[TopicConfig]:
-    """The topics with no more permission than the broker itself has."""
+    """Limit the permissions of topics to those of the broker."""
     if not _restricted(config):
         return topics
     return [
@@ -114,7 +114,7 @@ def _registration(config: BrokerConfig, topics: Iterable[TopicConfig], data_vers
 
 
 def _line(topic: TopicConfig) -> bytes:
-    """TopicConfig.encode: neither flags nor order travel in it."""
+    """TopicConfig.encode. The line has neither flags nor order."""
     words = (
         f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} {topic.topic_filter_type} "
     )
@@ -127,7 +127,7 @@ def _line(topic: TopicConfig) -> bytes:
 def register_request(config: BrokerConfig, registration: Registration) -> RemotingCommand:
     """REGISTER_BROKER (BrokerOuterAPI.registerBrokerAll).
 
-    A compressed body says so in its header; RocketMQ 5.x forgets to, which no NameServer can read.
+    The header marks a compressed body. RocketMQ 5.x omits the mark, and then no NameServer can read the body.
     """
     compressed = registration.lines is not None
     body = _compressed_body(registration) if compressed else plain_body(registration.data_version, registration.entries)
@@ -158,7 +158,7 @@ def plain_body(data_version: DataVersion, entries: bytes) -> bytes:
 
 
 def _compressed_body(registration: Registration) -> bytes:
-    """RegisterBrokerBody.encode, compressed: version, topic lines, filter servers, mappings, each behind its length."""
+    """RegisterBrokerBody.encode, compressed: version, topic lines, filter servers, mappings, each after its length."""
     blocks = [_block(encode_data_version(registration.data_version)), _INT.pack(len(registration.lines or ()))]
     blocks += [_block(line) for line in registration.lines or ()]
     blocks += [_block(b"[]"), _INT.pack(0)]
@@ -189,7 +189,7 @@ def query_data_version_request(config: BrokerConfig, data_version: DataVersion) 
 
 
 def heartbeat_request(config: BrokerConfig) -> RemotingCommand:
-    """BROKER_HEARTBEAT (BrokerOuterAPI.sendHeartbeat); like RocketMQ without brokerId."""
+    """BROKER_HEARTBEAT (BrokerOuterAPI.sendHeartbeat), as in RocketMQ without brokerId."""
     fields = identity(config)
     del fields["brokerId"]
     return RemotingCommand(RequestCode.BROKER_HEARTBEAT, fields)
@@ -201,7 +201,7 @@ def unregister_request(config: BrokerConfig) -> RemotingCommand:
 
 
 def identity(config: BrokerConfig) -> dict[str, str]:
-    """The four header fields that name a broker."""
+    """The four header fields that identify a broker."""
     return {
         "brokerAddr": config.broker_addr,
         "brokerId": str(config.broker_id),
@@ -225,7 +225,7 @@ def register_result(answer: RemotingCommand) -> RegisterBrokerResult:
     """Parse a successful answer to REGISTER_BROKER (BrokerOuterAPI.registerBroker).
 
     Raises:
-        BadRequestError: Its body is no KVTable.
+        BadRequestError: The body is not a KVTable.
     """
     topics: Mapping[str, str | None] = {}
     if answer.body:
@@ -239,7 +239,7 @@ def register_result(answer: RemotingCommand) -> RegisterBrokerResult:
 def needs_registration(answer: RemotingCommand, data_version: DataVersion) -> bool:
     """Return True if the answer to QUERY_DATA_VERSION asks for a registration (BrokerOuterAPI.needRegister).
 
-    As in RocketMQ, an answer with an error code does not.
+    As in RocketMQ, an answer with an error code does not ask for one.
     """
     if answer.code != ResponseCode.SUCCESS:
         return False

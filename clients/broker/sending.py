@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of a broker before it accepts a message, as far as topics are concerned. No I/O.
 
-The checks come in two parts; between them the topic is looked up and, if it is unknown, perhaps created::
+There are two groups of checks. Between them the topic is looked up and, if it is unknown, created where allowed::
 
     broker not writable and topic ordered      16 NO_PERMISSION
     name invalid                               29 INVALID_PARAMETER        `check_name`
-    a topic nobody may send to                 16 NO_PERMISSION
+    topic is not for messages of clients       16 NO_PERMISSION
     ---------------------------------------------------------------------- look up, create
     still unknown                              17 TOPIC_NOT_EXIST          `check_queue`
     queueId beyond the topic's queues          29 INVALID_PARAMETER
@@ -35,7 +35,7 @@ _SHORT_NAMES: Final = {
     "queueId": "e",
     "unitMode": "k",
 }
-"""SendMessageRequestHeaderV2 saves bytes."""
+"""Short field names of SendMessageRequestHeaderV2."""
 
 
 class SendRequest(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def parse_send_request(command: RemotingCommand) -> SendRequest:
     """Read the header of 10, 310 or 320.
 
     Raises:
-        RefusedError: A field is missing, or no number.
+        RefusedError: A field is missing, or is not a number.
     """
     is_short = command.code != RequestCode.SEND_MESSAGE
 
@@ -76,10 +76,10 @@ def parse_send_request(command: RemotingCommand) -> SendRequest:
 
 
 def int_field(value: str | None, name: str) -> int:
-    """A number of a request header.
+    """Read a number from a request header.
 
     Raises:
-        RefusedError: It is missing or none.
+        RefusedError: The field is missing, or is not a number.
     """
     try:
         return int(value or "", 10)
@@ -90,10 +90,10 @@ def int_field(value: str | None, name: str) -> int:
 
 
 def check_name(config: BrokerConfig, topics: TopicConfigManager, topic: str) -> None:
-    """Check that the broker may consider a message to this topic.
+    """Check that messages to a topic of this name are allowed.
 
     Raises:
-        RefusedError: It may not.
+        RefusedError: They are not allowed.
     """
     if not config.broker_permission & PERM_WRITE and topics.is_order_topic(topic):
         raise RefusedError(
@@ -110,7 +110,7 @@ def check_queue(request: SendRequest, found: TopicConfig | None, producer: str) 
     """Check that the topic exists, or was created, and has the queue.
 
     Raises:
-        RefusedError: There is no such topic or queue.
+        RefusedError: The topic or queue does not exist.
     """
     if found is None:
         raise RefusedError(f"topic[{request.topic}] not exist, apply first please!", code=ResponseCode.TOPIC_NOT_EXIST)

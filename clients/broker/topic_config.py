@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One topic's settings on one broker, the table of them, and its version. No I/O.
+"""Settings of one topic on one broker, the table of topics, and its version. No I/O.
 
-The JSON of a table is the content of topics.json, and a part of every registration::
+A table in JSON is the content of topics.json, and a part of every registration::
 
     {"dataVersion":{"counter":2,"stateVersion":0,"timestamp":1700000000000},
      "topicConfigTable":{"orders":{"attributes":{},"order":false,"perm":6,"readQueueNums":8,
@@ -29,7 +29,7 @@ FilterType = Literal["SINGLE_TAG", "MULTI_TAG"]
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of one topic. Fields stand in the order of their wire names, as fastjson writes them."""
+    """Settings of one topic. The fields are in the order of their wire names, as fastjson writes them."""
 
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
     order: bool = False
@@ -41,7 +41,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     write_queue_nums: Int = DEFAULT_QUEUE_NUMS
 
     def __str__(self) -> str:
-        """As RocketMQ's remarks show it (TopicConfig.toString)."""
+        """Return the text in RocketMQ's remarks (TopicConfig.toString)."""
         return (
             f"TopicConfig [topicName={self.topic_name}, readQueueNums={self.read_queue_nums}, "
             f"writeQueueNums={self.write_queue_nums}, perm={perm_text(self.perm)}, "
@@ -51,7 +51,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def perm_text(perm: int) -> str:
-    """``RW-`` and the like (PermName.perm2String)."""
+    """Return a text such as ``RW-`` (PermName.perm2String)."""
     return f"{'R' if perm & 4 else '-'}{'W' if perm & 2 else '-'}{'X' if perm & 1 else '-'}"
 
 
@@ -63,7 +63,7 @@ class TopicTable(msgspec.Struct, rename="camel"):
 
 
 class _Wire(msgspec.Struct, rename="camel"):
-    """A TopicConfig as somebody else may have written it: absent or null takes the default."""
+    """A TopicConfig from another program. An absent or null field gets the default."""
 
     attributes: dict[str, str] | None = None
     order: bool | None = None
@@ -95,10 +95,10 @@ encode_topic_config: Final = msgspec.json.Encoder().encode
 
 
 def decode_topic_table(data: bytes) -> TopicTable:
-    """A table with its version, such as topics.json; an entry without topicName takes its key.
+    """Decode a table with its version, such as topics.json. An entry without topicName gets its key as name.
 
     Raises:
-        BadRequestError: The data holds no topic table, or one without dataVersion or topicConfigTable.
+        BadRequestError: The data is not a topic table, or it lacks dataVersion or topicConfigTable.
     """
     try:
         found = decode(data, _table)
@@ -110,10 +110,10 @@ def decode_topic_table(data: bytes) -> TopicTable:
 
 
 def decode_topic_list(data: bytes) -> list[TopicConfig]:
-    """The body of UPDATE_AND_CREATE_TOPIC_LIST (CreateTopicListRequestBody).
+    """Decode the body of UPDATE_AND_CREATE_TOPIC_LIST (CreateTopicListRequestBody).
 
     Raises:
-        BadRequestError: The body holds no list of topics.
+        BadRequestError: The body is not a list of topics.
     """
     try:
         return [config.config() for config in decode(data, _list).topic_config_list]
@@ -134,7 +134,7 @@ def next_version(version: DataVersion, now_ms: int) -> DataVersion:
     """The version after a change (DataVersion.nextVersion).
 
     Args:
-        version: Before it.
-        now_ms: Milliseconds since the epoch.
+        version: Version before the change.
+        now_ms: Current time, in milliseconds since 1970.
     """
     return DataVersion(0, now_ms, version.counter + 1)

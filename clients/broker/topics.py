@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics of one broker: which are built in, when one is created, changed or deleted. No I/O, no clock.
+"""The topics of one broker: the built-in topics, and the rules for creation, change and deletion. No I/O, no clock.
 
-Every change moves the DataVersion, and the caller then persists and registers what `TopicConfigManager` says has
-changed. How a send to an unknown topic creates it::
+Every change advances the DataVersion. `TopicConfigManager` returns the changed topics, and the caller stores and
+registers them. A send to an unknown topic creates it by these rules::
 
     topic known? ── yes ──► that one
          │ no
@@ -14,7 +14,7 @@ changed. How a send to an unknown topic creates it::
          │ yes
     queues = min(the client's, the default topic's write queues), at least 0; perm = the default's without inherit
 
-RocketMQ does all of this under a lock; here the lock is the caller's (`clients.broker.broker_topics`).
+RocketMQ does all of this under a lock. Here the caller holds the lock (`clients.broker.broker_topics`).
 
 Source (5.5.0): org.apache.rocketmq.broker.topic.TopicConfigManager.
 """
@@ -35,7 +35,7 @@ from schemas.broker import PERM_INHERIT, DataVersion
 SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
 BENCHMARK_TOPIC_QUEUE_NUM: Final = 1024
 RETRY_QUEUE_NUMS: Final = 1
-"""Of a consumer group that says nothing else (SubscriptionGroupConfig.retryQueueNums)."""
+"""Default number of queues in a retry topic (SubscriptionGroupConfig.retryQueueNums)."""
 
 FLAG_UNIT: Final = 1
 FLAG_UNIT_SUB: Final = 2
@@ -45,10 +45,10 @@ class Creation(NamedTuple):
     """Result of a request to create a topic.
 
     Attributes:
-        config: The topic; None where it was refused.
-        changed: Whether the table changed: persist it.
-        created: Whether the topic is new: register it.
-        refusal: Why it was refused, for the log.
+        config: The topic, or None if it was refused.
+        changed: Whether the table changed and must be stored.
+        created: Whether the topic is new and must be registered.
+        refusal: Reason of the refusal, for the log.
     """
 
     config: TopicConfig | None
@@ -95,13 +95,13 @@ class TopicConfigManager:
     """The topic table of one broker and its version.
 
     Attributes:
-        table: {topic: TopicConfig}; entries are replaced, never changed in place.
-        data_version: Moves with every change.
-        system_topics: Fixed ones and this broker's built-in ones.
+        table: Topics by name. Entries are replaced, never changed in place.
+        data_version: Version that advances with every change.
+        system_topics: RocketMQ's system topics and this broker's built-in topics.
     """
 
     def __init__(self, config: BrokerConfig, now_ms: int) -> None:
-        """With the built-in topics."""
+        """Start with the built-in topics."""
         self._config = config
         built_in = built_in_topics(config)
         self.table: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in}
@@ -109,12 +109,12 @@ class TopicConfigManager:
         self.system_topics = topic_names.SYSTEM_TOPICS.union(self.table)
 
     def load(self, stored: TopicTable) -> None:
-        """Take over what topics.json held: its entries win over built-in ones, its version over the new one."""
+        """Load the content of topics.json. Its entries replace built-in topics, and its version the new version."""
         self.table.update(stored.topic_config_table)
         self.data_version = stored.data_version
 
     def snapshot(self) -> TopicTable:
-        """Table and version as they are now."""
+        """Return a copy of the current table with its version."""
         return TopicTable(self.data_version, dict(self.table))
 
     def is_system_topic(self, topic: str) -> bool:
@@ -131,14 +131,14 @@ class TopicConfigManager:
     def create_topic_in_send_message(
         self, topic: str, default_topic: str, client_queue_nums: int, topic_sys_flag: int, now_ms: int
     ) -> Creation:
-        """A producer sends to a topic that may be unknown (createTopicInSendMessageMethod).
+        """Find or create the topic of a producer's message (createTopicInSendMessageMethod).
 
         Args:
-            topic: Has passed `topic_names.topic_remark`.
-            default_topic: The request's own, TBW102 unless the producer says otherwise.
+            topic: Topic name that has passed `topic_names.topic_remark`.
+            default_topic: Default topic of the request. It is TBW102 unless the producer sets another.
             client_queue_nums: The producer's defaultTopicQueueNums.
-            topic_sys_flag: Of a new topic.
-            now_ms: Milliseconds since the epoch.
+            topic_sys_flag: System flag of a new topic.
+            now_ms: Current time, in milliseconds since 1970.
         """
         found = self.table.get(topic)
         if found is not None:
@@ -172,9 +172,9 @@ class TopicConfigManager:
         is_order: bool = False,
         topic_sys_flag: int = 0,
     ) -> Creation:
-        """A topic that the broker itself needs (createTopicInSendMessageBackMethod): %RETRY%group, %DLQ%group, half.
+        """Find or create %RETRY%group, %DLQ%group or the half topic (createTopicInSendMessageBackMethod).
 
-        An existing one is kept, except that its order flag is corrected; RocketMQ fails at that if it has attributes.
+        An existing topic is kept, but its order flag is corrected. RocketMQ fails here if the topic has attributes.
         """
         found = self.table.get(topic)
         if found is None:
@@ -189,17 +189,17 @@ class TopicConfigManager:
     # --- change ---
 
     def update_topic_configs(self, edited: Iterable[TopicConfig], now_ms: int) -> list[TopicConfig]:
-        """Create topics or replace their settings; all or none (updateTopicConfig, updateTopicConfigList).
+        """Create topics or replace their settings, all or none (updateTopicConfig, updateTopicConfigList).
 
         Args:
-            edited: Their `attributes` are edits (`attributes.parse_edits`); without any, existing ones are kept.
-            now_ms: Milliseconds since the epoch.
+            edited: Topics with edits in `attributes` (`attributes.parse_edits`). Without edits, attributes are kept.
+            now_ms: Current time, in milliseconds since 1970.
 
         Returns:
-            What the topics are now. The version moves once for each.
+            The topics after the change. The version advances once for each topic.
 
         Raises:
-            BadRequestError: Edits that do not apply.
+            BadRequestError: An edit does not apply.
         """
         changed: list[TopicConfig] = []
         pending: dict[str, TopicConfig] = {}
@@ -217,7 +217,7 @@ class TopicConfigManager:
         """Mark known topics as ordered, as the NameServer's ORDER_TOPIC_CONFIG names them (updateOrderTopicConfig).
 
         Returns:
-            Whether any was not. The flag is never cleared here: 4.x did, 5.x does not.
+            Whether any topic changed. The flag is never cleared, as in RocketMQ 5.x (4.x clears it).
         """
         unmarked = [found for topic in topics if (found := self.table.get(topic)) is not None and not found.order]
         for found in unmarked:
@@ -227,10 +227,10 @@ class TopicConfigManager:
         return bool(unmarked)
 
     def delete_topic(self, topic: str, now_ms: int) -> bool:
-        """Forget a topic (deleteTopicConfig). NameServers are not told: they keep the row until 216 or a wipe.
+        """Delete a topic (deleteTopicConfig). The NameServers keep its row until a 216 or a wipe.
 
         Returns:
-            Whether it was known.
+            Whether the topic existed.
         """
         if self.table.pop(topic, None) is None:
             return False
@@ -238,12 +238,13 @@ class TopicConfigManager:
         return True
 
     def sub_table(self, data_version: DataVersion | None, first: int, most: int) -> dict[str, TopicConfig]:
-        """A page of the table in the order of names (subTopicConfigTable).
+        """Return a page of the table in the order of names (subTopicConfigTable).
 
         Args:
-            data_version: What the asker's earlier pages belong to; if it is not the present one, it starts over.
+            data_version: Version of the requester's earlier pages. If it is not the current version, the first page is
+                returned.
             first: Position of the first topic.
-            most: How many at most.
+            most: Maximum number of topics.
         """
         start = first if data_version == self.data_version else 0
         return {name: self.table[name] for name in sorted(self.table)[start : start + most]}
