@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BlockingRouteClient: a `RouteClient` for plain threads, on an event loop in a thread of its own."""
+"""BlockingRouteClient: a `RouteClient` for plain threads, on an event loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ log = structlog.get_logger("routelake.route")
 
 
 class BlockingRouteClient:
-    """Use it as ``with BlockingRouteClient("10.0.0.1:9876") as client``, from any number of threads.
+    """Route client for any number of threads: ``with BlockingRouteClient("10.0.0.1:9876") as client``.
 
-    Methods are those of `RouteClient` and raise the same errors; after `close` they raise UnavailableError. Each thread
-    has a round robin of its own.
+    The methods are those of `RouteClient` and raise the same errors. After `close` they raise UnavailableError. Each
+    thread has its own round robin.
     """
 
     def __init__(self, namesrv_addr: str | Sequence[str], settings: RouteSettings | None = None) -> None:
-        """Start the thread; nobody is asked yet.
+        """Start the thread. It sends no request yet.
 
         Raises:
-            SetupError: An address that cannot be one.
+            SetupError: An address is not valid.
         """
         self._client = RouteClient(namesrv_addr, settings)
         self._local = threading.local()
-        self._gate = threading.Lock()  # nothing is handed to the loop after its end was
+        self._gate = threading.Lock()  # so that nothing is scheduled on the loop after its end
         self._closed = False
         self._waited_for: set[Future[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Listeners get a thread of their own: one may block, or ask this client.
+        # Listeners have their own thread, because a listener may block or call this client.
         self._news = ThreadPoolExecutor(1, thread_name_prefix="route-listeners")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="route-client", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
-        """This client."""
+        """Return this client."""
         return self
 
     def __exit__(
@@ -63,7 +63,7 @@ class BlockingRouteClient:
         self.close()
 
     def close(self) -> None:
-        """Follow nothing any more, close every connection, end the threads. A second time does nothing."""
+        """Stop following topics, close every connection, and end the threads. A second call does nothing."""
         with self._gate:
             if self._closed:
                 return
@@ -112,11 +112,11 @@ class BlockingRouteClient:
         return self._run(self._client.subscribe_address, queue, broker_id, only_this_broker=only_this_broker)
 
     def select(self, topic: str, *, last_broker_name: str | None = None) -> MessageQueue:
-        """This thread's next queue. See `Caller.select`."""
+        """Return the next queue for this thread. See `Caller.select`."""
         return self._run(self._caller().select, topic, last_broker_name=last_broker_name)
 
     def sent(self, queue: MessageQueue, latency_ms: int, *, isolation: bool = False, reachable: bool = True) -> None:
-        """Tell how a send went. See `Caller.sent`."""
+        """Report the result of a send. See `Caller.sent`."""
         caller = self._caller()
 
         async def notify() -> None:
@@ -125,10 +125,10 @@ class BlockingRouteClient:
         self._run(notify)
 
     def listen(self, listener: Callable[[RouteChange], None], topic: str | None = None) -> Callable[[], None]:
-        """Call a function with every change, on a thread for listeners: it may block, and may use this client.
+        """Call a function after every change, on the thread for listeners. It may block and may use this client.
 
         Returns:
-            Ends it.
+            A function that removes the listener.
         """
 
         def hand_over(change: RouteChange) -> None:
@@ -162,7 +162,7 @@ class BlockingRouteClient:
         return caller
 
     def _run(self, ask: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a method on the loop, wait for what it returns."""
+        """Call a method on the loop, and wait for its result."""
 
         async def tracked() -> T:
             task = asyncio.current_task()
@@ -183,14 +183,14 @@ class BlockingRouteClient:
         except CancelledError:
             raise UnavailableError("the route client was closed meanwhile") from None
         except BaseException:
-            future.cancel()  # also when this thread is interrupted: nobody waits for it any more
+            future.cancel()  # also if this thread is interrupted, because no thread waits for the result any more
             raise
         finally:
             with self._gate:
                 self._waited_for.discard(future)
 
     async def _end(self) -> None:
-        """Close, once what was cancelled has come to its end."""
+        """Close the client after all cancelled tasks have ended."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a brokerName to an address. Pure.
+"""Lookup of the address of a brokerName. Pure.
 
-A broker table is brokerName to {brokerId: address}, gathered from all routes (MQClientInstance.brokerAddrTable).
+A broker table is {brokerName: {brokerId: address}} from all routes (MQClientInstance.brokerAddrTable).
 
 Sources (5.5.0): MQClientInstance.findBrokerAddressInPublish, InSubscribe, InAdmin, cleanOfflineBroker,
 BrokerData.selectBrokerAddr, org.apache.rocketmq.common.MixAll.brokerVIPChannel.
@@ -18,33 +18,33 @@ from schemas.errors import SetupError
 from schemas.route import BrokerData, TopicRouteData
 
 VIP_PORT_OFFSET: Final = 2
-"""A broker's "fast" port, which takes sends but no pulls, lies this much below its own."""
+"""Distance of a broker's "fast" port, for sends only, below its own port."""
 
 BrokerTable = Mapping[str, Mapping[int, str]]
 
 
 class FindBrokerResult(NamedTuple):
-    """An address, and whether it is a slave's."""
+    """An address, and whether it belongs to a slave."""
 
     broker_addr: str
     slave: bool
 
 
 def find_broker_address_in_publish(table: BrokerTable, broker_name: str) -> str | None:
-    """The master's address."""
+    """Return the address of the master."""
     return table.get(broker_name, {}).get(MASTER_ID)
 
 
 def find_broker_address_in_subscribe(
     table: BrokerTable, broker_name: str, broker_id: int, *, only_this_broker: bool
 ) -> FindBrokerResult | None:
-    """The address to read from.
+    """Return the address to read from.
 
     Args:
         table: The broker table.
-        broker_name: Which group.
-        broker_id: Which member; for a slave that is missing, the next one is as good.
-        only_this_broker: False takes any other member rather than none.
+        broker_name: Name of the group.
+        broker_id: Id of the member. If a slave is missing, the next slave is used.
+        only_this_broker: Whether only this member is allowed. If false, any other member may replace it.
     """
     group = table.get(broker_name) or {}
     found = group.get(broker_id)
@@ -57,14 +57,14 @@ def find_broker_address_in_subscribe(
 
 
 def find_broker_address_in_admin(table: BrokerTable, broker_name: str) -> FindBrokerResult | None:
-    """Any member's address, the lowest brokerId first."""
+    """Return the address of the member with the lowest brokerId."""
     for broker_id, address in sorted((table.get(broker_name) or {}).items()):
         return FindBrokerResult(address, broker_id != MASTER_ID)
     return None
 
 
 def select_broker_addr(group: BrokerData, choice: random.Random) -> str | None:
-    """The master's address, else any slave's (selectBrokerAddr); None for a group without members."""
+    """Return the master's address, or a random slave's (selectBrokerAddr). None: the group has no members."""
     master = group.broker_addrs.get(MASTER_ID)
     if master is not None:
         return master
@@ -73,7 +73,7 @@ def select_broker_addr(group: BrokerData, choice: random.Random) -> str | None:
 
 
 def without_offline(table: BrokerTable, routes: Iterable[TopicRouteData]) -> dict[str, dict[int, str]]:
-    """The broker table with only the addresses that some cached route names (cleanOfflineBroker)."""
+    """Return the broker table with only the addresses that are in a cached route (cleanOfflineBroker)."""
     known = {address for route in routes for group in route.broker_datas for address in group.broker_addrs.values()}
     kept = {
         name: {broker_id: address for broker_id, address in group.items() if address in known}
@@ -83,10 +83,10 @@ def without_offline(table: BrokerTable, routes: Iterable[TopicRouteData]) -> dic
 
 
 def broker_vip_channel(broker_addr: str) -> str:
-    """The address of a broker's fast port (MixAll.brokerVIPChannel).
+    """Return the address of a broker's fast port (MixAll.brokerVIPChannel).
 
     Raises:
-        SetupError: The address has no port, or none two below it.
+        SetupError: The address has no port, or its port is below 3.
     """
     host, _, port = broker_addr.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) <= VIP_PORT_OFFSET:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes known to a client, and what follows from them. Answers come in, callbacks for changes are called. No I/O.
+"""Cache of routes and of the data derived from them. It takes answers and calls listeners after changes. No I/O.
 
 Each topic has the tag of the last answer. With the tag, the next NameServer can answer "unchanged", or wait for a
 change. A topic's publish info and subscribe info are kept only after their first use, and updated with the route.
@@ -31,9 +31,9 @@ from schemas.route import QueueData, TopicRouteData
 
 
 class RouteChange(msgspec.Struct, frozen=True):
-    """Change of a route, passed to callbacks. Without ``old``: the first route. Without ``new``: the topic is gone.
+    """Change of a route, for listeners. Without ``old`` it is the first route. Without ``new`` the topic was removed.
 
-    A route that is gone stays in use (as in RocketMQ), so that a NameServer which has just been restarted does no harm.
+    As in RocketMQ, a removed route stays in use, so that a NameServer that has just been restarted does no harm.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class RouteChange(msgspec.Struct, frozen=True):
 
 
 class Applied(NamedTuple):
-    """Effect of an answer. ``changed`` as in RocketMQ: tables were updated. ``change`` is for callbacks."""
+    """Effect of an answer. ``changed``: tables were updated, as in RocketMQ. ``change``: the change for listeners."""
 
     changed: bool
     change: RouteChange | None
@@ -56,21 +56,21 @@ _NOTHING: Final = Applied(changed=False, change=None)
 
 
 class RouteCache:
-    """Routes by topic and what follows from them. Topics are named with their namespace here.
+    """Routes by topic, and the data derived from them. Topic names have their namespace here.
 
     Attributes:
-        routes: topic to its route (topicRouteTable).
-        brokers: brokerName to {brokerId: address} (brokerAddrTable).
-        missing: Topics that have a route here although the NameServer does not know them: it no longer does, or the
-            route is the default topic's.
-        heard: Topics that some NameServer has said something about.
+        routes: Routes by topic (topicRouteTable).
+        brokers: Addresses by brokerName and brokerId (brokerAddrTable).
+        missing: Topics with a route here that the NameServer does not know. The NameServer has removed the topic, or
+            the route is that of the default topic.
+        heard: Topics for which a NameServer has sent an answer.
     """
 
     def __init__(self, default_topic_queue_nums: int) -> None:
-        """Knows nothing.
+        """Create an empty cache.
 
         Args:
-            default_topic_queue_nums: Queues per broker for a topic that does not exist yet.
+            default_topic_queue_nums: Number of queues per broker for a topic that does not exist yet.
         """
         self.routes: dict[str, TopicRouteData] = {}
         self.brokers: dict[str, dict[int, str]] = {}
@@ -83,10 +83,10 @@ class RouteCache:
         self._tags: dict[str, str] = {}
         self._listeners: list[tuple[str | None, Listener]] = []
 
-    # --- what follows from the routes ---
+    # --- data derived from the routes ---
 
     def publish_info(self, topic: str) -> TopicPublishInfo:
-        """Queues to write to, kept from the first request on; without a route an empty info.
+        """Return the queues to write to, kept from the first request on. Without a route, the info is empty.
 
         Raises:
             OrderConfError: The route's order configuration cannot be read.
@@ -97,14 +97,14 @@ class RouteCache:
         return self._publish[topic]
 
     def subscribe_info(self, topic: str) -> frozenset[MessageQueue] | None:
-        """Queues to read from, kept from the first request on; None without a route."""
+        """Return the queues to read from, kept from the first request on, or None without a route."""
         if topic not in self._subscribe:
             route = self.current(topic)
             self._subscribe[topic] = None if route is None else topic_subscribe_info(topic, route)
         return self._subscribe[topic]
 
     def broker_name(self, queue: MessageQueue) -> str | None:
-        """brokerName of a queue (getBrokerNameFromMessageQueue); None for an unknown queue of a static topic."""
+        """Return the brokerName of a queue (getBrokerNameFromMessageQueue). None: a static topic lacks the queue."""
         end_points = self._end_points.get(queue.topic)
         return end_points.get(queue) if end_points else queue.broker_name
 
@@ -115,20 +115,21 @@ class RouteCache:
         return lacks_publish or (topic in self._subscribe and self._subscribe[topic] is None)
 
     def current(self, topic: str) -> TopicRouteData | None:
-        """The route as a NameServer has it now."""
+        """Return the route that the NameServer has now, or None."""
         return None if topic in self.missing else self.routes.get(topic)
 
     def tag(self, topic: str) -> str | None:
-        """Tag of the last answer about a topic."""
+        """Return the tag of the last answer for a topic."""
         return self._tags.get(topic)
 
     # --- answers ---
 
     def take(self, topic: str, answer: RouteAnswer | None) -> Applied:
-        """Take a NameServer's answer about a topic; None says that the tag still stands.
+        """Apply a NameServer's answer for a topic. None means that the tag is still valid.
 
         Raises:
-            OrderConfError: The order configuration cannot be read, and publish info is kept. Nothing was changed.
+            OrderConfError: Publish info is kept for the topic, and its order configuration cannot be read. Nothing was
+                changed.
         """
         self.heard.add(topic)
         if answer is None:
@@ -144,9 +145,9 @@ class RouteCache:
         return applied
 
     def take_default(self, topic: str, answer: RouteAnswer | None) -> Applied:
-        """Take the default topic's route for a topic that does not exist yet, with fewer queues.
+        """Apply the default topic's route, with a limited number of queues, to a topic that does not exist yet.
 
-        The topic's tag, that of its absence, stays: with it a NameServer can say when the topic has come into being.
+        The topic keeps the tag of its absence. With this tag, a NameServer can report the creation of the topic.
 
         Raises:
             OrderConfError: See `take`.
@@ -158,18 +159,18 @@ class RouteCache:
         return applied
 
     def forget(self, topic: str) -> None:
-        """Drop everything known of a topic."""
+        """Drop all data of a topic."""
         for known in (self.routes, self._publish, self._subscribe, self._end_points, self._tags):
             known.pop(topic, None)
         self.missing.discard(topic)
         self.heard.discard(topic)
 
     def clean_offline_brokers(self) -> None:
-        """Drop addresses that no route names any more (cleanOfflineBroker)."""
+        """Drop addresses that are in no route any more (cleanOfflineBroker)."""
         self.brokers = without_offline(self.brokers, self.routes.values())
 
     def _apply(self, topic: str, route: TopicRouteData, *, is_default: bool = False) -> Applied:
-        """Take a route; ``is_default``: it is the default topic's. Raises OrderConfError."""
+        """Apply a route. ``is_default``: the route is that of the default topic. Raises OrderConfError."""
         old = self.routes.get(topic)
         is_new = topic_route_data_changed(old, route)
         renews = is_new or self.needs_update(topic)
@@ -190,7 +191,7 @@ class RouteCache:
         return Applied(changed=True, change=news)
 
     def _gone(self, topic: str) -> Applied:
-        """The NameServer does not know the topic: what is known stays; the first time, that is news."""
+        """Note that the NameServer does not know the topic. The known route stays. The first time is a change."""
         if topic not in self.routes or topic in self.missing:
             return _NOTHING
         self.missing.add(topic)
@@ -199,7 +200,7 @@ class RouteCache:
     # --- listeners ---
 
     def listen(self, listener: Listener, topic: str | None) -> Callable[[], None]:
-        """Call a function with every change, or with those of one topic. Returns what ends it."""
+        """Call a function after every change, or after those of one topic. Returns a function that ends this."""
         entry = (topic, listener)
         self._listeners.append(entry)
 
@@ -222,7 +223,7 @@ class RouteCache:
 def topic_route_data_changed(old: TopicRouteData | None, new: TopicRouteData) -> bool:
     """Return True if clients have to notice the change.
 
-    The order of rows and groups is of no importance, nor are a group's cluster, zone and acting-master flag.
+    The order of rows and groups does not count, and neither do a group's cluster, zone and acting-master flag.
     """
     return old is None or _compared(old) != _compared(new)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caller: chooses queues for one sender, and learns from how its sends went.
+"""Caller: choice of queues for one sender, which uses the results of its sends.
 
 Source (5.5.0): DefaultMQProducerImpl.sendDefaultImpl, updateFaultItem, MQFaultStrategy.
 
-Choosing a queue: round robin with an index of each caller's own, avoiding a broker if there is another. Pure.
+Queues are chosen by round robin, with a separate index for each caller. A broker can be avoided if there is another.
+The choice is pure.
 
 Sources (5.5.0): TopicPublishInfo.selectOneMessageQueue, org.apache.rocketmq.client.common.ThreadLocalIndex,
 org.apache.rocketmq.client.latency.MQFaultStrategy.selectOneMessageQueue.
@@ -26,28 +27,28 @@ _POSITIVE_MASK: Final = 0x7FFF_FFFF
 
 
 class SendWhichQueue:
-    """One caller's place in the round robin of one topic (ThreadLocalIndex). Callers start at random places."""
+    """One caller's position in the round robin of one topic (ThreadLocalIndex). Callers start at random positions."""
 
     def __init__(self, choice: random.Random) -> None:
-        """Nothing is drawn before the first use."""
+        """Create an index. The first use chooses its start."""
         self._choice = choice
         self._index: int | None = None
 
     def increment_and_get(self) -> int:
-        """The next number, 0 to 2^31-1."""
+        """Return the next number, from 0 to 2^31-1."""
         index = self._choice.getrandbits(32) if self._index is None else self._index
         self._index = index + 1
         return self._index & _POSITIVE_MASK
 
     def reset(self) -> None:
-        """Go on at a random place: what a caller does before it sends again."""
+        """Continue at a random position, as a caller does before a further attempt."""
         self._index = self._choice.getrandbits(31)
 
 
 def select_one_message_queue(
     info: TopicPublishInfo, which: SendWhichQueue, *filters: QueueFilter
 ) -> MessageQueue | None:
-    """The next queue that passes every filter, after one round at most; None if none does."""
+    """Return the next queue that passes every filter, within one round, or None."""
     queues = info.message_queue_list
     for _ in range(len(queues) if filters else min(1, len(queues))):
         queue = queues[which.increment_and_get() % len(queues)]
@@ -65,15 +66,16 @@ def choose_message_queue(
     faults: FaultTable | None = None,
     now_ms: int = 0,
 ) -> MessageQueue | None:
-    """The queue for a send (MQFaultStrategy.selectOneMessageQueue); None only if there is no queue at all.
+    """Return the queue for a send (MQFaultStrategy.selectOneMessageQueue), or None if there is no queue at all.
 
     Args:
-        info: Where the topic can be written.
-        which: The caller's place.
-        last_broker_name: The broker that the send before failed on: avoided if there is another.
-        reset_index: This is a further attempt. Looked at only together with `faults`, as in RocketMQ.
-        faults: With them an available broker is preferred, then one within reach (sendLatencyFaultEnable).
-        now_ms: The time, on the clock that the faults were recorded by.
+        info: Queues to which the topic can be written.
+        which: Position of the caller.
+        last_broker_name: Broker of the last failed attempt. It is avoided if there is another broker.
+        reset_index: Whether this is a further attempt. As in RocketMQ, used only together with `faults`.
+        faults: Results of sends. If set, an available broker is preferred, then a reachable one
+            (sendLatencyFaultEnable).
+        now_ms: Current time in milliseconds, on the clock of the faults.
     """
 
     def another_broker(queue: MessageQueue) -> bool:
@@ -97,7 +99,7 @@ def choose_message_queue(
 
 
 class Caller:
-    """One sender's round robin over the queues of each of its topics. Made by `RouteClient.caller`."""
+    """Round robin of one sender over the queues of each topic. `RouteClient.caller` creates it."""
 
     def __init__(
         self,
@@ -105,12 +107,12 @@ class Caller:
         choice: random.Random,
         faults: FaultTable | None,
     ) -> None:
-        """Starts at a random place in every topic.
+        """Create a caller that starts at a random position in every topic.
 
         Args:
             find: `RouteClient.try_to_find_topic_publish_info`.
-            choice: Where it takes chance from.
-            faults: How sends to brokers went, all callers' together; None without ``send_latency_enable``.
+            choice: Source of randomness.
+            faults: Results of the sends of all callers, or None without ``send_latency_enable``.
         """
         self._find = find
         self._choice = choice
@@ -118,14 +120,14 @@ class Caller:
         self._which: dict[str, SendWhichQueue] = {}
 
     async def select(self, topic: str, *, last_broker_name: str | None = None) -> MessageQueue:
-        """The queue for the next message.
+        """Return the queue for the next message.
 
         Args:
-            topic: Of the message.
-            last_broker_name: For a further attempt: the broker that the one before failed on.
+            topic: Topic of the message.
+            last_broker_name: Broker of the last failed attempt, if this is a further attempt.
 
         Raises:
-            NoRouteError: No queue of the topic can be written.
+            NoRouteError: No queue of the topic is writable.
             ClientError: No NameServer answered.
         """
         info = await self._find(topic)
@@ -143,16 +145,16 @@ class Caller:
         return queue
 
     def sent(self, queue: MessageQueue, latency_ms: int, *, isolation: bool = False, reachable: bool = True) -> None:
-        """Tell how a send went, so that slow and failing brokers are avoided for a while.
+        """Report the result of a send, so that slow and failing brokers are avoided for some time.
 
-        Does nothing unless ``send_latency_enable``.
+        Without ``send_latency_enable`` this does nothing.
 
         Args:
-            queue: Where it went.
-            latency_ms: How long it took.
-            isolation: It failed on the way or was refused by the broker.
-            reachable: False keeps the broker out until the detector finds it again. RocketMQ says so after a refusal,
-                and after a failure on the way while ``start_detector_enable``.
+            queue: Queue of the send.
+            latency_ms: Duration of the send, in milliseconds.
+            isolation: Whether the connection failed or the broker refused the message.
+            reachable: Whether the broker is reachable. False excludes it until the detector reaches it again. RocketMQ
+                reports False after a refusal, and with ``start_detector_enable`` after a failed connection.
         """
         if self._faults is not None:
             self._faults.update_fault_item(

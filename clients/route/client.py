@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """RouteClient: routes of topics, kept up to date, on asyncio.
 
-The first question about a topic fetches its route; from then on the topic is followed. Over remoting, following means
-asking again every 30 s, as RocketMQ's client does. Over HTTP it is a long poll, so a change arrives at once.
+The first request for a topic fetches its route. From then on the client follows the topic. Over remoting, the client
+asks again every 30 s, as RocketMQ's client does. Over HTTP it uses a long poll, so a change arrives immediately.
 
 Sources (5.5.0): MQClientInstance, DefaultMQProducerImpl.tryToFindTopicPublishInfo,
-MQAdminImpl.fetchPublishMessageQueues, fetchSubscribeMessageQueues; of namespaces (``MQ_INST_1%orders``,
+MQAdminImpl.fetchPublishMessageQueues, fetchSubscribeMessageQueues. Sources for namespaces (``MQ_INST_1%orders``,
 ``%RETRY%MQ_INST_1%group``): NamespaceUtil, NameServerAddressUtils, MixAll.isSysConsumerGroup.
 """
 
@@ -44,7 +44,7 @@ from schemas.topic_names import (
 log = structlog.get_logger("routelake.route")
 
 LOCK_TIMEOUT_S: Final = 3.0
-"""How long an update waits for another one of the same topic (MQClientInstance.LOCK_TIMEOUT_MILLIS)."""
+"""Maximum wait of an update for another one of the topic, in seconds (MQClientInstance.LOCK_TIMEOUT_MILLIS)."""
 
 _SEPARATOR: Final = "%"
 _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
@@ -52,13 +52,13 @@ _INSTANCE_ENDPOINT = re.compile(r"(?:\w+://)?MQ_INST_\w+_\w+\..*", re.ASCII)
 
 
 class RouteClient:
-    """Use it as ``async with RouteClient("10.0.0.1:9876;10.0.0.2:9876") as client``. Lives on one event loop.
+    """Route client for one event loop: ``async with RouteClient("10.0.0.1:9876;10.0.0.2:9876") as client``.
 
     Attributes:
-        settings: What it was made with.
-        namespace: What is put before every topic.
-        faults: How sends to brokers went; used when ``send_latency_enable``.
-        choice: Where it takes chance from.
+        settings: Settings of the client.
+        namespace: Prefix of every topic.
+        faults: Results of sends, used with ``send_latency_enable``.
+        choice: Source of randomness.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class RouteClient:
         *,
         choice: random.Random | None = None,
     ) -> None:
-        """Asks nobody yet.
+        """Create a client. It sends no request yet.
 
         Args:
-            namesrv_addr: NameServers: ``host:9876`` over remoting, ``http://host:8080`` over HTTP; separated by ``;``.
+            namesrv_addr: NameServers, separated by ``;``: ``host:9876`` for remoting, ``http://host:8080`` for HTTP.
             settings: See `RouteSettings`.
-            choice: Makes the client predictable in tests.
+            choice: Source of randomness, for tests.
 
         Raises:
-            SetupError: An address that cannot be one.
+            SetupError: An address is not valid.
         """
         self.settings = settings or RouteSettings()
         self.choice = choice or random.Random()  # noqa: S311 (spreads load; no secret)
@@ -91,7 +91,7 @@ class RouteClient:
         self._followers = Followers(self._cache, self._fetcher, self.faults, self.settings, self.choice)
 
     async def __aenter__(self) -> Self:
-        """This client."""
+        """Return this client."""
         return self
 
     async def __aexit__(
@@ -101,14 +101,14 @@ class RouteClient:
         await self.close()
 
     async def close(self) -> None:
-        """Follow nothing any more, close every connection."""
+        """Stop following topics, and close every connection."""
         await self._followers.close()
         await self._fetcher.close()
 
     # --- routes ---
 
     async def route(self, topic: str) -> TopicRouteData:
-        """The topic's route: the one in the cache, else the NameServer's (queryTopicRouteData).
+        """Return the topic's route from the cache, or else from the NameServer (queryTopicRouteData).
 
         Raises:
             NoRouteError: The NameServer does not know the topic.
@@ -123,30 +123,29 @@ class RouteClient:
         return found
 
     def cached_route(self, topic: str) -> TopicRouteData | None:
-        """The topic's route as last heard of, without asking anybody."""
+        """Return the topic's route from the cache, without a request."""
         return self._cache.routes.get(self.with_namespace(topic))
 
     def forget(self, topic: str) -> None:
-        """Drop everything known of a topic and follow it no more."""
+        """Drop all data of a topic, and stop following it."""
         name = self.with_namespace(topic)
         self._followers.forget(name)
         self._cache.forget(name)
         self._locks.pop(name, None)
 
     async def update(self, topic: str, *, is_default: bool = False) -> bool:
-        """Ask for the topic's route now, and follow it (updateTopicRouteInfoFromNameServer).
+        """Ask for the topic's route now, and follow the topic (updateTopicRouteInfoFromNameServer).
 
         Args:
-            topic: Which.
-            is_default: Take the default topic's route (TBW102) for it, with at most ``default_topic_queue_nums``
-                queues a broker: what a producer does for a topic that does not exist yet.
+            topic: Name of the topic.
+            is_default: Whether to use the default topic's route (TBW102), with at most ``default_topic_queue_nums``
+                queues for each broker. A producer does this for a topic that does not exist yet.
 
         Returns:
-            Whether anything was renewed. False as well when the NameServer does not know the topic: what is known
-            stays.
+            Whether any data was updated. False also if the NameServer does not know the topic. Then known data stays.
 
         Raises:
-            ClientError: No NameServer answered, or none with more than an error.
+            ClientError: No NameServer answered, or all answers were errors.
             OrderConfError: The order configuration cannot be read.
         """
         name = self.with_namespace(topic)
@@ -170,14 +169,14 @@ class RouteClient:
     # --- queues ---
 
     async def try_to_find_topic_publish_info(self, topic: str) -> TopicPublishInfo:
-        """Find the queues to write to; for a topic that does not exist, those where it can be created.
+        """Find the queues to write to. For a topic that does not exist, find the queues where it can be created.
 
-        What is known is used as it is. Else the NameServer is asked for the topic, and if it has no route of it, for
-        the default topic TBW102.
+        Known queues are used as they are. Otherwise the NameServer is asked for the topic. If it has no route of the
+        topic, it is asked for the default topic TBW102.
 
         Returns:
-            Possibly without a queue: the route has none that can be written, or there is no route (then
-            ``have_topic_router_info`` is False).
+            The queues. The result has no queue if the route has no writable queue, or if there is no route. In the
+            latter case ``have_topic_router_info`` is False.
 
         Raises:
             ClientError: No NameServer answered.
@@ -186,7 +185,7 @@ class RouteClient:
         name = self.with_namespace(topic)
         info = self._cache.publish_info(name)
         if not info.ok:
-            with contextlib.suppress(AnswerError):  # as RocketMQ does; it will be raised below if it persists
+            with contextlib.suppress(AnswerError):  # as in RocketMQ; a lasting error is raised below
                 await self.update(topic)
             info = self._cache.publish_info(name)
         if info.have_topic_router_info or info.ok:
@@ -195,7 +194,7 @@ class RouteClient:
         return self._cache.publish_info(name)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues to write to, without namespace (fetchPublishMessageQueues).
+        """Return the queues to write to, without namespace (fetchPublishMessageQueues).
 
         Raises:
             NoRouteError: The topic has no queue to write to.
@@ -207,7 +206,7 @@ class RouteClient:
         return [self._without_namespace(queue) for queue in info.message_queue_list]
 
     async def subscribe_queues(self, topic: str) -> frozenset[MessageQueue]:
-        """The queues to read from, without namespace (fetchSubscribeMessageQueues).
+        """Return the queues to read from, without namespace (fetchSubscribeMessageQueues).
 
         Raises:
             NoRouteError: The topic has no queue to write to.
@@ -222,7 +221,7 @@ class RouteClient:
         return frozenset(map(self._without_namespace, found))
 
     def caller(self) -> Caller:
-        """A sender with a round robin of its own. Make one for each task that sends."""
+        """Create a caller with its own round robin. Each task that sends needs its own caller."""
         faults = self.faults if self.settings.send_latency_enable else None
         return Caller(self.try_to_find_topic_publish_info, self.choice, faults)
 
@@ -232,7 +231,7 @@ class RouteClient:
         """Find the address for messages to a queue: the master, on its VIP channel if that is enabled.
 
         Raises:
-            NoRouteError: The queue's broker has no master at hand.
+            NoRouteError: The queue's broker has no master in the route.
             ClientError: No NameServer answered.
         """
         address = self._master_of(queue)
@@ -246,7 +245,7 @@ class RouteClient:
     async def subscribe_address(
         self, queue: MessageQueue, broker_id: int = 0, *, only_this_broker: bool = False
     ) -> find.FindBrokerResult:
-        """Find the address to read a queue from: the member asked for, or another one (findBrokerAddressInSubscribe).
+        """Find the address to read a queue from: this member's or another one's (findBrokerAddressInSubscribe).
 
         Raises:
             NoRouteError: The queue's broker has no such member.
@@ -262,28 +261,28 @@ class RouteClient:
 
     @property
     def broker_table(self) -> find.BrokerTable:
-        """All brokers of all routes, for the functions of `clients.route.brokers`."""
+        """Return all brokers of all routes, for the functions of `clients.route.brokers`."""
         return self._cache.brokers
 
-    # --- news ---
+    # --- changes ---
 
     def listen(self, listener: Listener, topic: str | None = None) -> Callable[[], None]:
-        """Call a function with every change from now on, on the event loop.
+        """Call a function after every change from now on, on the event loop.
 
         Args:
-            listener: Must not block. What it raises is logged.
-            topic: Only this one's.
+            listener: The function. It must not block. Its exceptions are logged.
+            topic: Topic of the changes. None: all topics.
 
         Returns:
-            Ends it.
+            A function that removes the listener.
         """
         return self._cache.listen(listener, None if topic is None else self.with_namespace(topic))
 
     async def watch(self, topic: str) -> AsyncIterator[RouteChange]:
-        """The topic's route now, and again with every change; ``new`` is None while the topic does not exist.
+        """Yield the topic's current route, then every change. While the topic does not exist, ``new`` is missing.
 
         Raises:
-            ClientError: No NameServer answered at first. Later outages are waited out.
+            ClientError: No NameServer answered at first. Later failures are retried.
         """
         changes: asyncio.Queue[RouteChange] = asyncio.Queue()
         end = self.listen(changes.put_nowait, topic)
@@ -301,19 +300,19 @@ class RouteClient:
 
     @property
     def name_server(self) -> str | None:
-        """The NameServer that is asked at present; None before the first answer."""
+        """The NameServer that is asked at present, or None before the first answer."""
         return self._fetcher.chosen
 
     async def update_name_servers(self, namesrv_addr: str | Sequence[str]) -> None:
         """Use another list of NameServers.
 
         Raises:
-            SetupError: An address that cannot be one.
+            SetupError: An address is not valid.
         """
         await self._fetcher.update(namesrv_addresses(namesrv_addr, "namesrv_addr", http=True))
 
     def with_namespace(self, topic: str) -> str:
-        """The topic as NameServers know it."""
+        """Return the topic's name at the NameServers, with the namespace."""
         return wrap_namespace(self.namespace or "", topic)
 
     def _without_namespace(self, queue: MessageQueue) -> MessageQueue:
@@ -345,12 +344,12 @@ class RouteClient:
 
 
 def is_system_resource(resource: str) -> bool:
-    """A topic or group of RocketMQ's own: it never carries a namespace."""
+    """Return True for RocketMQ's own topics and groups, which never have a namespace."""
     return resource in SYSTEM_TOPICS or resource.startswith((SYSTEM_TOPIC_PREFIX, _SYSTEM_GROUP_PREFIX))
 
 
 def wrap_namespace(namespace: str, resource: str) -> str:
-    """Put the namespace in front, behind a %RETRY% or %DLQ%; a second time changes nothing."""
+    """Add the namespace as a prefix, or after %RETRY% or %DLQ%. A second call changes nothing."""
     if not namespace or not resource or is_system_resource(resource) or is_already_with_namespace(resource, namespace):
         return resource
     prefix, rest = _retry_or_dlq(resource)
@@ -358,7 +357,7 @@ def wrap_namespace(namespace: str, resource: str) -> str:
 
 
 def without_namespace(resource: str, namespace: str | None = None) -> str:
-    """Take the namespace away: any, or only the one named. An empty one takes nothing."""
+    """Remove any namespace, or only the given one. An empty namespace removes nothing."""
     if namespace is not None and not is_already_with_namespace(resource, namespace):
         return resource
     if is_system_resource(resource):
@@ -376,7 +375,7 @@ def is_already_with_namespace(resource: str, namespace: str) -> bool:
 
 
 def instance_of_endpoint(endpoint: str) -> str | None:
-    """The namespace that an address such as ``MQ_INST_1_abc.mq.example:9876`` stands for; None for other addresses."""
+    """Return the namespace in an address such as ``MQ_INST_1_abc.mq.example:9876``, or None."""
     if not _INSTANCE_ENDPOINT.fullmatch(endpoint):
         return None
     return endpoint[endpoint.rfind("/") + 1 : endpoint.index(".")]

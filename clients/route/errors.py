@@ -3,7 +3,7 @@
 
 RoutelakeError
 ├── ClientError (remoting.errors)
-│   └── BadRouteError    a NameServer answered with something that is no route
+│   └── BadRouteError    a NameServer's answer is not a route
 ├── RouteError
 │   ├── NoRouteError       no NameServer knows the topic, or it has no usable queue (10005)
 │   └── OrderConfError     the topic's order configuration cannot be read
@@ -26,7 +26,7 @@ class RouteError(RoutelakeError):
 
 
 class NoRouteError(RouteError):
-    """No route, or one without a usable queue. ``code`` is ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION."""
+    """There is no route, or it has no usable queue. ``code`` is ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION."""
 
     def __init__(self, topic: str, message: str) -> None:
         self.topic = topic
@@ -39,4 +39,4 @@ class OrderConfError(RouteError):
 
 
 class BadRouteError(ClientError):
-    """An answer that is no TopicRouteData. ``address`` says whose."""
+    """An answer is not a TopicRouteData. ``address`` is the address of the NameServer."""

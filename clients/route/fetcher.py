@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks NameServers in turn until one answers. A thin shell around `NameServers` and the transports."""
+"""Requests to NameServers, one after the other, until one answers. It joins `NameServers` and the transports."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ log = structlog.get_logger("routelake.route")
 
 _GET_MAX_OFFSET: Final = 30
 _LEAVE_ALONE: Final = frozenset({ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY})
-"""Answers after which a NameServer is left alone, as if it had not answered. After other errors it stays chosen."""
+"""Response codes after which a NameServer is skipped for some time. After other errors it stays chosen."""
 
 _AT_A_TIME: Final = 16
-"""Maximum number of concurrent requests without long polls. Others wait, and then ask the current NameServer."""
+"""Maximum number of concurrent requests without long polls. Further requests wait."""
 
 
 class RemotingTransport:
     """A `RouteTransport` over remoting: GET_ROUTEINFO_BY_TOPIC (105).
 
-    It always gets the whole route, because remoting knows neither tags nor waiting.
+    It always gets the whole route, because remoting has neither tags nor long polls.
 
     Source (5.5.0): MQClientAPIImpl.getTopicRouteInfoFromNameServer.
     """
@@ -43,11 +43,11 @@ class RemotingTransport:
     can_wait = False
 
     def __init__(self, client: RemotingClient | None = None, sign: Sign | None = None) -> None:
-        """With a client of its own unless one is given.
+        """Create a transport, with its own client unless one is given.
 
         Args:
-            client: Signs nothing itself.
-            sign: Signs what NameServers are asked. Brokers hear no signature of the NameServers' accounts.
+            client: Remoting client without signatures of its own.
+            sign: Function that signs requests to NameServers. Requests to brokers get no signature.
         """
         self._client = client or RemotingClient()
         self._sign = sign
@@ -61,7 +61,7 @@ class RemotingTransport:
             signed = request if self._sign is None else self._sign(request)
             answer = await self._client.ask(address, signed, timeout_s)
         except AnswerTimeoutError:
-            await self._client.drop(address)  # as RocketMQ does: a connection on which nothing comes is no good
+            await self._client.drop(address)  # as in RocketMQ, because a connection without answers is of no use
             raise
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return RouteAnswer(None)
@@ -82,7 +82,7 @@ class RemotingTransport:
     async def detect(self, broker_addr: str, topic: str, timeout_s: float) -> bool:
         """Return True if a broker answers a request for a queue's greatest offset (ServiceDetector.detect).
 
-        A broker that asks for a signature answers, too: it refuses.
+        A refusal for a missing signature is an answer too.
         """
         request = RemotingCommand(_GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
         try:
@@ -93,26 +93,26 @@ class RemotingTransport:
 
 
 class NoneReadyError(Exception):
-    """Every NameServer is being left alone for a while."""
+    """Every NameServer is skipped at present."""
 
 
 class RouteFetcher:
     """Routes from a list of NameServers.
 
     Attributes:
-        remoting: What asks those that speak remoting, and brokers.
+        remoting: Transport for remoting addresses and for brokers.
     """
 
     def __init__(
         self, addresses: Sequence[str], settings: RouteSettings, choice: random.Random, now_s: Callable[[], float]
     ) -> None:
-        """Connects to nobody yet.
+        """Create a fetcher without connections.
 
         Args:
-            addresses: As `namesrv_addresses` gives them.
-            settings: Timeouts, back-off, token.
-            choice: For the order of the list and the back-off.
-            now_s: A clock that only goes forward.
+            addresses: NameServers from `namesrv_addresses`.
+            settings: Settings with time limits, back-off and token.
+            choice: Source of randomness for the order of the list and the back-off.
+            now_s: Monotonic clock, in seconds.
         """
         keys = settings.credentials
         tls = None if settings.tls is None else settings.tls.context()
@@ -142,29 +142,29 @@ class RouteFetcher:
 
     @property
     def next_ready_s(self) -> float:
-        """Seconds until some NameServer may be asked again."""
+        """Return the time until a NameServer may be asked again, in seconds."""
         return self._servers.next_ready_s(self._now_s())
 
     async def update(self, addresses: Sequence[str]) -> None:
-        """Take another list of NameServers; connections to those that left are closed."""
+        """Use another list of NameServers. Connections to removed NameServers are closed."""
         for address in self._servers.update(addresses):
             await self._transport(address).drop(address)
 
     async def fetch(
         self, topic: str, *, tag: str | None = None, wait_s: float = 0.0, only_ready: bool = False
     ) -> RouteAnswer | None:
-        """A topic's route from the first NameServer that answers.
+        """Return a topic's route from the first NameServer that answers.
 
         Args:
-            topic: With its namespace.
+            topic: Topic with its namespace.
             tag: See `RouteTransport.fetch`.
-            wait_s: Likewise; only the first one asked is asked to wait.
-            only_ready: Ask nobody who is being left alone.
+            wait_s: See `RouteTransport.fetch`. Only the first request waits.
+            only_ready: Whether to ask only NameServers that are not skipped at present.
 
         Raises:
-            ClientError: Nobody answered; the last one's error.
-            UnavailableError: It is closed.
-            NoneReadyError: Nobody was asked.
+            ClientError: No NameServer answered. This is the last error.
+            UnavailableError: The fetcher is closed.
+            NoneReadyError: No NameServer was asked, because all are skipped.
         """
         if tag is not None and wait_s > 0:
             return await self._fetch(topic, tag, wait_s, only_ready=only_ready)
@@ -200,7 +200,7 @@ class RouteFetcher:
         raise failure
 
     async def close(self) -> None:
-        """Close every connection, for good."""
+        """Close every connection. The fetcher cannot be used afterwards."""
         self._closed = True
         await self.remoting.close()
         await self._http.close()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows topics: one task a topic, and one that sweeps.
+"""Tasks that follow topics: one for each topic, and one that removes offline brokers.
 
-Each task asks again after a pause, or holds a long poll where the NameServer can. Trouble never ends it: while nobody
-answers, it asks again as soon as some NameServer may be asked (`NameServers`).
+Each task asks again after a pause, or uses a long poll if the NameServer supports it. No error ends a task. While no
+NameServer answers, the task asks again as soon as one may be asked (`NameServers`).
 
 Source (5.5.0): MQClientInstance.startScheduledTask, LatencyFaultToleranceImpl.startDetector.
 """
@@ -30,7 +30,7 @@ _DETECT_ROUND_S: Final = 3.0
 
 
 class Followers:
-    """The tasks of one client. They begin with the first topic."""
+    """The tasks of one client. They start with the first topic."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Followers:
         settings: RouteSettings,
         choice: random.Random,
     ) -> None:
-        """Follow nothing."""
+        """Create an object without tasks."""
         self._cache = cache
         self._fetcher = fetcher
         self._faults = faults
@@ -52,7 +52,7 @@ class Followers:
         self._closed = False
 
     def follow(self, name: str) -> None:
-        """From now on keep a topic's route up to date."""
+        """Keep a topic's route up to date from now on."""
         if self._closed or name in self._tasks:
             return
         self._tasks[name] = asyncio.create_task(self._follow(name), name=f"route {name}")
@@ -62,7 +62,7 @@ class Followers:
                 self._own.append(asyncio.create_task(self._detect(), name="route detector"))
 
     def forget(self, name: str) -> None:
-        """Follow a topic no more."""
+        """Stop following a topic."""
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()
@@ -85,16 +85,16 @@ class Followers:
                     await asyncio.sleep(self._settings.back_off.initial_s)
                     await self._ask(name, 0.0)
                 early_s = await self._follow_once(name, early_s)
-            except Exception:  # a defect: the route of this topic would be the same for ever
+            except Exception:  # a defect; without this, the route of this topic would never change again
                 log.exception("cannot update the route of a topic", topic=name)
                 await asyncio.sleep(self._jittered(self._settings.poll_name_server_interval_s))
 
     async def _follow_once(self, name: str, early_s: float) -> float:
-        """Wait and ask. Returns how long to wait before the next long poll.
+        """Wait and ask. Returns the pause before the next long poll, in seconds.
 
         Args:
-            name: The topic.
-            early_s: How long to wait before this one.
+            name: Name of the topic.
+            early_s: Pause before this long poll, in seconds.
         """
         settings = self._settings
         if not self._may_wait(name):
@@ -108,8 +108,8 @@ class Followers:
             news = await self._ask(name, settings.long_poll_s)
         finally:
             self._polls -= 1
-        # An answer that comes before its time and says nothing new (a gateway with too many long polls, a proxy) must
-        # not make this a busy loop.
+        # A gateway with too many long polls, or a proxy, may answer early without a change. This must not become a busy
+        # loop.
         if not news and self._now_s() - begin < settings.long_poll_s / 2:
             return min(settings.poll_name_server_interval_s, max(_LEAST_PAUSE_S, early_s * 2))
         return 0.0
@@ -120,7 +120,7 @@ class Followers:
         )
 
     async def _ask(self, name: str, wait_s: float) -> bool:
-        """Ask until somebody answers; the first one may wait. Returns whether there is anything new."""
+        """Ask until a NameServer answers. The first request may wait. Returns whether anything is new."""
         warned = False
         while True:
             try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes over HTTP, from routelake (docs/reference/http-api.md).
+"""Transport of route requests over routelake's HTTP API (docs/reference/http-api.md).
 
-With an ETag, what is known already is not sent again; with a long poll, the answer comes when the route is another one.
+With an ETag, a known route is not sent again. With a long poll, the answer comes when the route changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, Conne
 from schemas.codes import ResponseCode
 
 MAX_WAIT_S: Final = 300.0
-"""A gateway refuses a longer ``wait``."""
+"""Maximum ``wait`` that a gateway accepts, in seconds."""
 _TOPIC_NOT_EXIST: Final = "urn:routelake:problem:topic-not-exist"
 _BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 
@@ -37,16 +37,16 @@ class _Problem(msgspec.Struct):
 
 
 class HttpTransport:
-    """A `RouteTransport`."""
+    """A `RouteTransport` over HTTP."""
 
     can_wait = True
 
     def __init__(self, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
-        """Connects to nobody yet. How many requests are under way at a time is the caller's matter.
+        """Create a transport without connections. The caller limits the number of concurrent requests.
 
         Args:
             token: Bearer token, for a routelake that protects its reads.
-            tls: For https; None: who the system trusts is believed, or SSL_CERT_FILE.
+            tls: TLS context for https. None: the authorities of the system, or of SSL_CERT_FILE, are trusted.
         """
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
         self._tls = tls
@@ -93,10 +93,10 @@ class HttpTransport:
             await self.drop(address)
 
     def _peer(self, address: str, *, waits: bool) -> _Peer:
-        # Long polls have connections of their own: httpx looks through all of a client's for every request.
+        # Long polls have a separate client, because httpx searches all connections of a client at every request.
         peer = self._peers.get((address, waits))
         if peer is None:
-            # As remoting does, straight to the address: a proxy for the web does not lead to NameServers.
+            # As with remoting, connect directly: a proxy for the web does not reach NameServers.
             is_tls = address.startswith("https:")
             verify: Any = (self._tls or ssl.create_default_context()) if is_tls else False
             client = httpx.AsyncClient(
@@ -110,11 +110,11 @@ class HttpTransport:
 
 
 class _Peer:
-    """The connections to one address, and the requests that are under way on them.
+    """The connections to one address, and the running requests on them.
 
     Attributes:
-        client: Makes the requests.
-        closed: Requests end with a TimeoutError because of that.
+        client: HTTP client for the requests.
+        closed: Whether `close` was called. Running requests then end with a TimeoutError.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
@@ -124,7 +124,12 @@ class _Peer:
         self._all_ended = asyncio.Event()
 
     async def send(self, request: httpx.Request, patience_s: float) -> httpx.Response:
-        """Raises TimeoutError when it takes too long or `close` comes first, and httpx.RequestError."""
+        """Send a request, and return the answer.
+
+        Raises:
+            TimeoutError: The request takes too long, or `close` was called.
+            httpx.RequestError: The request failed.
+        """
         async with asyncio.timeout(patience_s) as limit:
             self._asking.add(limit)
             try:
@@ -135,7 +140,7 @@ class _Peer:
                     self._all_ended.set()
 
     async def close(self) -> None:
-        """End every request, then close: httpx forgets a connection that is still being made, and leaves it open."""
+        """End every request, then close. Otherwise httpx would leave a connection open that is still being set up."""
         self.closed = True
         for limit in self._asking:
             if not limit.expired():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brokers to avoid because they are slow or unreachable, from the results of sends. Pure: the time is an argument.
 
-A send that took long makes its broker unavailable for a while; a failed one for 10 s::
+After a slow send, its broker counts as unavailable for some time. After a failed send, it does so for 10 s::
 
     latency   >= 50 ms  >= 100 ms  >= 550 ms  >= 1800 ms  >= 3 s  >= 5 s  >= 15 s   failed (counts as 10 s)
     avoided      0         0          2 s        5 s        6 s     10 s    30 s    10 s
@@ -18,7 +18,7 @@ import msgspec
 LATENCY_MAX_MS: Final = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
 NOT_AVAILABLE_DURATION_MS: Final = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)
 ISOLATION_LATENCY_MS: Final = 10_000
-"""What a failed send counts as."""
+"""Latency that a failed send counts as, in milliseconds."""
 
 
 def not_available_duration_ms(latency_ms: int) -> int:
@@ -30,7 +30,7 @@ def not_available_duration_ms(latency_ms: int) -> int:
 
 
 class FaultItem(msgspec.Struct, frozen=True):
-    """Latency data of one broker. Avoided before ``start_timestamp_ms``, checked again from ``check_stamp_ms``."""
+    """Latency data of one broker. It is avoided until ``start_timestamp_ms`` and checked from ``check_stamp_ms`` on."""
 
     current_latency_ms: int
     start_timestamp_ms: int
@@ -39,23 +39,23 @@ class FaultItem(msgspec.Struct, frozen=True):
 
 
 class FaultTable:
-    """Brokers by name. A broker that nothing is known of is available and within reach."""
+    """Latency data of brokers by name. A broker without data counts as available and reachable."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
+        """Create an empty table."""
         self._items: dict[str, FaultItem] = {}
 
     def update_fault_item(
         self, broker_name: str, current_latency_ms: int, *, isolation: bool, reachable: bool, now_ms: int
     ) -> None:
-        """Record a send. A shorter avoidance never ends a longer one.
+        """Record the result of a send. A shorter avoidance never ends a longer one.
 
         Args:
-            broker_name: Where it went.
-            current_latency_ms: How long it took.
-            isolation: It failed.
-            reachable: False: nobody is to be sent there until a detector finds it again.
-            now_ms: The time.
+            broker_name: Broker of the send.
+            current_latency_ms: Duration of the send, in milliseconds.
+            isolation: Whether the send failed.
+            reachable: Whether the broker is reachable. False excludes it until a detector reaches it again.
+            now_ms: Current time, in milliseconds.
         """
         duration = not_available_duration_ms(ISOLATION_LATENCY_MS if isolation else current_latency_ms)
         known = self._items.get(broker_name)
@@ -66,7 +66,7 @@ class FaultTable:
         self._items[broker_name] = FaultItem(current_latency_ms, start, reachable, check)
 
     def item(self, broker_name: str) -> FaultItem | None:
-        """Latency data of a broker."""
+        """Return the latency data of a broker."""
         return self._items.get(broker_name)
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
@@ -80,18 +80,18 @@ class FaultTable:
         return known is None or known.reachable
 
     def remove(self, broker_name: str) -> None:
-        """Forget a broker."""
+        """Remove the data of a broker."""
         self._items.pop(broker_name, None)
 
     def due(self, now_ms: int, detect_interval_ms: int) -> list[str]:
-        """The brokers to look at now; each is due again after the interval (detectByOneRound)."""
+        """Return the brokers to check now. Each is due again after the interval (detectByOneRound)."""
         names = [name for name, item in self._items.items() if now_ms >= item.check_stamp_ms]
         for name in names:
             self._items[name] = msgspec.structs.replace(self._items[name], check_stamp_ms=now_ms + detect_interval_ms)
         return names
 
     def detected(self, broker_name: str) -> None:
-        """A broker has answered: it is reachable."""
+        """Mark a broker as reachable, because it has answered."""
         known = self._items.get(broker_name)
         if known is not None:
             self._items[broker_name] = msgspec.structs.replace(known, reachable=True)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a route to queues: where a topic can be written and read. Pure.
+"""Conversion of a route to the queues to write to and to read from. Pure.
 
-A queue to write to needs its row writable and a master at hand: brokerId 0 in ``brokerAddrs``, which a NameServer also
-puts before an acting master (but it takes the write permission away then). A queue to read from needs only a readable
-row. An order configuration replaces the first rule by its own list, unchecked; a static topic replaces both by its
-logical queues, which have a mock brokerName and the real one as their end point.
+A queue to write to needs a writable row and a master, which is brokerId 0 in ``brokerAddrs``. A NameServer also gives
+id 0 to an acting master, but then it removes the write permission. A queue to read from needs only a readable row. If
+there is an order configuration, its list replaces the first rule, without a check. A static topic replaces both rules
+by its logical queues. They have a mock brokerName, and the real brokerName as their end point.
 
 Sources (5.5.0): org.apache.rocketmq.client.impl.factory.MQClientInstance (topicRouteData2TopicPublishInfo,
 topicRouteData2TopicSubscribeInfo), org.apache.rocketmq.remoting.rpc.ClientMetadata
@@ -27,14 +27,14 @@ from schemas.route import QueueData, TopicRouteData
 
 LOGICAL_QUEUE_MOCK_BROKER_PREFIX: Final = "__syslo__"
 LOGICAL_QUEUE_MOCK_BROKER_NAME_NOT_EXIST: Final = "__syslo__none__"
-"""End point of a logical queue that no broker holds."""
+"""End point of a logical queue without a broker."""
 METADATA_SCOPE_GLOBAL: Final = "__global__"
 
 _JAVA_INT = re.compile(r"[+-]?\d+")
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True):
-    """One queue. Ordered as MessageQueue.compareTo does it."""
+    """One queue. The order is that of MessageQueue.compareTo."""
 
     topic: str
     broker_name: str
@@ -46,9 +46,9 @@ class TopicPublishInfo(msgspec.Struct, frozen=True):
 
     Attributes:
         message_queue_list: The queues, in the order of the round robin.
-        order_topic: Whether they come from an order configuration.
-        have_topic_router_info: Whether a NameServer answered with a route, be it one without a queue.
-        topic_route_data: That route.
+        order_topic: Whether the queues come from an order configuration.
+        have_topic_router_info: Whether a NameServer answered with a route, even without a queue.
+        topic_route_data: The route.
     """
 
     message_queue_list: tuple[MessageQueue, ...] = ()
@@ -62,7 +62,7 @@ class TopicPublishInfo(msgspec.Struct, frozen=True):
         return bool(self.message_queue_list)
 
     def write_queue_nums(self, broker_name: str) -> int:
-        """Write queues of the broker's row; -1 without a row (getWriteQueueNumsByBroker)."""
+        """Return the number of write queues in the broker's row, or -1 without a row (getWriteQueueNumsByBroker)."""
         rows = () if self.topic_route_data is None else self.topic_route_data.queue_datas
         return next((row.write_queue_nums for row in rows if row.broker_name == broker_name), -1)
 
@@ -102,10 +102,10 @@ def topic_subscribe_info(topic: str, route: TopicRouteData) -> frozenset[Message
 
 
 def clamped(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
-    """The default topic's route as a new topic gets it: no row offers more queues than the producer asks for.
+    """Return the default topic's route for a new topic: no row has more queues than the producer asks for.
 
-    Both numbers become ``min(default_topic_queue_nums, readQueueNums)``; the row's own write number plays no part
-    (updateTopicRouteInfoFromNameServer).
+    Both numbers become ``min(default_topic_queue_nums, readQueueNums)``. The row's own number of write queues is not
+    used (updateTopicRouteInfoFromNameServer).
     """
 
     def row(data: QueueData) -> QueueData:
@@ -116,10 +116,10 @@ def clamped(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteD
 
 
 def static_topic_end_points(topic: str, route: TopicRouteData) -> dict[MessageQueue, str]:
-    """The logical queues of a static topic, each with the brokerName that holds it, in order.
+    """Return the logical queues of a static topic in order, each with the brokerName that holds it.
 
-    The mapping with the highest epoch decides. Where two brokers claim a queue in the same epoch RocketMQ's answer
-    hangs on the order of a HashMap; here the last name wins.
+    The mapping with the highest epoch counts. If two brokers claim a queue in the same epoch, RocketMQ's answer depends
+    on the order of a HashMap. Here the last name counts.
     """
     scopes: dict[str, list[TopicQueueMappingInfo]] = {}
     mappings: Mapping[str, TopicQueueMappingInfo] = route.topic_queue_mapping_by_broker or {}
@@ -145,12 +145,12 @@ def mock_broker_name(scope: str) -> str:
 
 
 def java_order(name: str) -> bytes:
-    """Sorts text as String.compareTo does, by UTF-16 units."""
+    """Return a sort key for the order of String.compareTo, by UTF-16 units."""
     return name.encode("utf-16-be", "surrogatepass")
 
 
 def _has_master(route: TopicRouteData) -> dict[str, bool]:
-    """BrokerName to whether a master is at hand; of two groups of one name the first counts."""
+    """Return for each brokerName whether it has a master. If two groups have one name, the first counts."""
     found: dict[str, bool] = {}
     for data in route.broker_datas:
         found.setdefault(data.broker_name, MASTER_ID in data.broker_addrs)

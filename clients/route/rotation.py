@@ -3,10 +3,10 @@
 
 The chosen server is kept while it answers, even with an error. If it is unreachable or does not answer, the next one in
 the (shuffled) list is asked within the same call. The failed server is skipped for a time that doubles with each
-failure. If all servers are skipped, the one whose time ends first is asked first, so a call never fails without a try.
+failure. If all servers are skipped, the one that is due first is asked first, so a call never fails without a try.
 Preferred servers (those that announce changes at once) come before the others, unless they are skipped.
 
-RocketMQ's client does not retry within a call and has no back-off: its call fails, and its next call moves on.
+RocketMQ's client does not retry within a call and has no back-off. Its call fails, and its next call asks the next one.
 
 Source (5.5.0): NettyRemotingClient.updateNameServerAddressList, getAndCreateNameserverChannelAsync.
 """
@@ -26,7 +26,7 @@ class BackOff(msgspec.Struct, frozen=True):
     max_s: float = 30.0
 
     def delay_s(self, failures: int, choice: random.Random) -> float:
-        """After so many failures in a row, at least one."""
+        """Return the delay after so many failures in a row, at least one, in seconds."""
         whole = min(self.max_s, self.initial_s * 2.0 ** min(failures - 1, 30))
         return whole * choice.uniform(0.5, 1.0)
 
@@ -37,7 +37,7 @@ class _Failing(msgspec.Struct, frozen=True):
 
 
 class NameServers:
-    """The address list and how each of them has been doing. ``chosen`` is None before the first answer."""
+    """The list of NameServers and their failures. Before the first answer, no server is ``chosen`` (None)."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class NameServers:
         """Shuffle the list.
 
         Args:
-            addresses: The list.
-            choice: For the order and the back-off.
-            back_off: How long a failing one is left alone.
-            preferred: Whether an address comes before the others; None: all are alike.
+            addresses: The NameServers.
+            choice: Source of randomness for the order and the back-off.
+            back_off: Time for which a failing server is skipped.
+            preferred: Function that selects the addresses to ask first. None: all are equal.
         """
         self._preferred = preferred or (lambda address: True)
         self.chosen: str | None = None
@@ -64,10 +64,10 @@ class NameServers:
         self.update(addresses)
 
     def update(self, addresses: Sequence[str]) -> list[str]:
-        """Take another list (updateNameServerAddressList). An empty one, or one with the same members, is ignored.
+        """Use another list (updateNameServerAddressList). An empty list, or one with the same members, is ignored.
 
         Returns:
-            The addresses that are no longer there: their connections can go.
+            The removed addresses. Their connections can be closed.
         """
         if not addresses or set(addresses) == set(self.addresses):
             return []
@@ -85,8 +85,8 @@ class NameServers:
         """Return the servers to ask, in order, each once.
 
         Args:
-            now_s: The time, on any clock that only goes forward.
-            only_ready: Leave out servers that are skipped now; the list may be empty then.
+            now_s: Current time of a monotonic clock, in seconds.
+            only_ready: Whether to leave out servers that are skipped now. Then the list may be empty.
         """
         first = self._next if self.chosen is None else self.addresses.index(self.chosen)
         turn = self.addresses[first:] + self.addresses[:first]
@@ -97,22 +97,22 @@ class NameServers:
         return ready + sorted(set(turn) - set(ready), key=lambda address: self._rest_s(address, now_s))
 
     def next_ready_s(self, now_s: float) -> float:
-        """Seconds until some server may be asked again; 0 if one may now."""
+        """Return the time until a server may be asked again, in seconds. It is 0 if one may be asked now."""
         return max(0.0, min(self._rest_s(address, now_s) for address in self.addresses))
 
     def answered(self, address: str) -> None:
-        """A server has answered: it stays the chosen one."""
+        """Note that a server has answered. It becomes the chosen one."""
         self._failing.pop(address, None)
         if address in self.addresses:
             self.chosen = address
 
     def failed(self, address: str, now_s: float) -> None:
-        """A server has failed: leave it alone for a while; the one after it is next."""
+        """Note that a server has failed. It is skipped for some time, and the next one is asked."""
         if address not in self.addresses:
             return
         known = self._failing.get(address)
         if known is not None and now_s < known.until_s:
-            return  # one outage, seen by several requests at a time
+            return  # several requests have noticed the same failure
         failures = 1 if known is None else known.failures + 1
         self._failing[address] = _Failing(failures, now_s + self._back_off.delay_s(failures, self._choice))
         if self.chosen in (None, address):

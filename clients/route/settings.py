@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the route client, units in names."""
+"""Settings of the route client. Names of settings have their units."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from schemas.errors import SetupError
 
 @dataclass(frozen=True, slots=True)
 class RouteSettings:
-    """Defaults are those of RocketMQ's client (ClientConfig, DefaultMQProducer).
+    """Settings of the route client. The defaults are those of RocketMQ's client (ClientConfig, DefaultMQProducer).
 
     Attributes:
-        namespace: Put before every topic; "" for none. None takes it from an address such as MQ_INST_1_abc.mq:9876.
-        poll_name_server_interval_s: How often a topic is asked for, over remoting; over HTTP the longest pause.
-        jitter: Each pause is shortened at random by up to this part, so that clients do not ask in step.
-        mq_client_api_timeout_s: For one NameServer to answer.
-        default_topic_queue_nums: Queues per broker for a topic that does not exist yet.
-        vip_channel_enabled: Send to brokers' fast ports, two below their own.
-        send_latency_enable: Avoid brokers by how sends went. Not for ordered messages.
-        start_detector_enable: Ask brokers that were out of reach whether they are back.
-        detect_interval_s: How often.
-        detect_timeout_s: For its answer.
-        back_off: How long a failing NameServer is left alone.
-        long_poll_s: How long one long poll waits.
-        max_long_polls: Topics followed by long poll at a time; the others are polled.
+        namespace: Prefix of every topic, or "" for no prefix. None: the namespace in an address such as
+            MQ_INST_1_abc.mq:9876.
+        poll_name_server_interval_s: Time between two requests for a topic over remoting. Over HTTP, the maximum pause.
+        jitter: Maximum part by which each pause is shortened at random, so that clients do not ask at the same time.
+        mq_client_api_timeout_s: Time limit for the answer of one NameServer.
+        default_topic_queue_nums: Number of queues per broker for a topic that does not exist yet.
+        vip_channel_enabled: Whether to send to the fast ports of brokers, two below their own.
+        send_latency_enable: Whether to avoid brokers by the results of sends. Not for ordered messages.
+        start_detector_enable: Whether to check again brokers that were not reachable.
+        detect_interval_s: Time between two checks of a broker.
+        detect_timeout_s: Time limit for the answer to a check.
+        back_off: Time for which a failing NameServer is skipped.
+        long_poll_s: Duration of one long poll.
+        max_long_polls: Maximum number of topics that are followed by long poll. Other topics are polled.
         http_token: Bearer token for a routelake that protects its reads.
-        credentials: Keys that sign what is asked over remoting.
-        tls: Encrypts; None: what is not ``https://`` is plain.
+        credentials: Credentials that sign remoting requests.
+        tls: TLS settings of all connections. None: all connections except ``https://`` are plain.
     """
 
     namespace: str | None = None
@@ -52,10 +53,10 @@ class RouteSettings:
     tls: ClientTls | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what would ask without pause or never.
+        """Refuse settings with which the client would ask without pause or never.
 
         Raises:
-            SetupError: A setting out of range.
+            SetupError: A setting is out of range.
         """
         for name in ("poll_name_server_interval_s", "mq_client_api_timeout_s", "detect_interval_s", "long_poll_s"):
             if not 0 < getattr(self, name) <= 86_400:

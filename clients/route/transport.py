@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transport of route requests to a NameServer, and the answers."""
+"""Interface for route requests to a NameServer, and the answers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from schemas.route import TopicRouteData
 
 
 class RouteAnswer(msgspec.Struct, frozen=True):
-    """Answer about a topic: ``route`` is None for TOPIC_NOT_EXIST. ``tag`` identifies this answer."""
+    """Answer for a topic. TOPIC_NOT_EXIST has no ``route`` (None). ``tag`` identifies the answer."""
 
     route: TopicRouteData | None
     tag: str | None = None
 
 
 class RouteTransport(Protocol):
-    """Asks one address at a time, keeps its connections.
+    """Transport of requests to one address at a time. It keeps its connections.
 
     Attributes:
-        can_wait: Whether ``wait_s`` means anything.
+        can_wait: Whether the transport supports ``wait_s``.
     """
 
     can_wait: bool
@@ -34,33 +34,33 @@ class RouteTransport(Protocol):
         """Ask for a topic's route.
 
         Args:
-            address: Whom.
-            topic: With its namespace.
-            timeout_s: For connecting and the answer together, on top of ``wait_s``.
-            tag: Of what is known already.
-            wait_s: With a tag: let the server answer only when it has something else, or after so long.
+            address: Address of the NameServer.
+            topic: Topic with its namespace.
+            timeout_s: Time limit for connecting and the answer together, in addition to ``wait_s``, in seconds.
+            tag: Tag of the known answer.
+            wait_s: Duration of a long poll, in seconds, with a tag. The server answers after a change or this time.
 
         Returns:
-            None: what the tag stands for is still so.
+            The answer, or None if the known answer with this tag is still valid.
 
         Raises:
             ConnectError, AnswerTimeoutError, ConnectionLostError: No answer.
-            AnswerError: An error other than TOPIC_NOT_EXIST.
-            BadRouteError: An answer that cannot be read.
+            AnswerError: The answer is an error other than TOPIC_NOT_EXIST.
+            BadRouteError: The answer cannot be read.
         """
 
     async def drop(self, address: str) -> None:
-        """Close what leads to one address; the next fetch connects anew."""
+        """Close the connections to one address. The next fetch connects again."""
 
     async def close(self) -> None:
-        """Close everything."""
+        """Close all connections."""
 
 
 def decode_route(address: str, body: bytes) -> TopicRouteData:
-    """A route as any NameServer since 3.x writes it, in either JSON dialect.
+    """Decode a route from any NameServer since 3.x, in either JSON dialect.
 
     Raises:
-        BadRouteError: The body holds no route.
+        BadRouteError: The body is not a route.
     """
     try:
         return decode_topic_route(body)
