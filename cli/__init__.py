@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: what ./routelake hands over to. main.py has the commands, one file each for what is longer."""
+"""The command line behind ./routelake. main.py has the commands, and longer commands have their own files."""

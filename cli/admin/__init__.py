@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class _Admin(Commands):
-    """Knows its commands once somebody asks for them."""
+    """Group that imports its commands when they are first needed."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """In the order of their definition."""
+        """Return the names of the commands in the order of their definition."""
         return _loaded().list_commands(ctx)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        """One of them."""
+        """Return one command."""
         return _loaded().get_command(ctx, cmd_name)
 
 

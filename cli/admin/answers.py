@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Content of the answers to mqadmin's requests. Pure.
 
-Every function raises `AnswerBodyError` for a body that is not what it should be.
+Every function raises `AnswerBodyError` for an invalid body.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.body.TopicList, KVTable, GroupList,
 org.apache.rocketmq.remoting.protocol.admin.TopicStatsTable, TopicOffset, MixAll.string2Properties.
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 class AnswerBodyError(RoutelakeError):
-    """An answer with SUCCESS whose body makes no sense."""
+    """An answer with SUCCESS has an invalid body."""
 
 
 class TopicOffset(msgspec.Struct, frozen=True, rename="camel"):
-    """One queue's offsets; ``last_update_timestamp`` is milliseconds since the epoch, 0 for never."""
+    """Offsets of one queue. ``last_update_timestamp`` is in milliseconds since 1970, or 0 for never."""
 
     min_offset: int = 0
     max_offset: int = 0
@@ -37,7 +37,7 @@ class TopicOffset(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TopicStats(msgspec.Struct, frozen=True):
-    """A topic on one broker (TopicStatsTable); ``topic_put_tps`` is messages per second."""
+    """Statistics of a topic on one broker (TopicStatsTable). ``topic_put_tps`` is in messages per second."""
 
     offsets: dict[MessageQueue, TopicOffset]
     topic_put_tps: float
@@ -99,7 +99,7 @@ def _decoded(read: Callable[[bytes], T], body: bytes, what: str) -> T:
         raise AnswerBodyError(f"the answer is not a valid {what}: {error}") from error
 
 
-# --- TopicStatsTable: a map whose keys are objects, which is not JSON ---
+# --- TopicStatsTable: a map with objects as keys, which is not JSON ---
 
 _OFFSET_TABLE: Final = '"offsetTable":{'
 _json = json.JSONDecoder()
@@ -114,7 +114,7 @@ class _Queue(msgspec.Struct, rename="camel"):
 def topic_stats(body: bytes) -> TopicStats:
     """The answer to GET_TOPIC_STATS_INFO: ``{"offsetTable":{{"brokerName":…}:{"maxOffset":…},…},"topicPutTps":0.0}``.
 
-    fastjson writes the MessageQueue keys as objects, or as text that holds such an object.
+    fastjson writes the MessageQueue keys as objects, or as texts with such an object.
     """
     try:
         text = body.decode()
@@ -127,7 +127,7 @@ def topic_stats(body: bytes) -> TopicStats:
 
 
 def _read_offsets(text: str) -> tuple[dict[MessageQueue, TopicOffset], int]:
-    """The pairs up to the closing brace, and where what follows it starts. Raises ValueError."""
+    """Return the pairs up to the closing brace, and the position after the brace. Raises ValueError."""
     offsets: dict[MessageQueue, TopicOffset] = {}
     at = 0
     while text[at : at + 1] != "}":

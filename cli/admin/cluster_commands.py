@@ -25,7 +25,7 @@ _MS_PER_HOUR: Final = 3_600_000
 
 
 class _Member(NamedTuple):
-    """One broker and what it said of itself (KVTable of GET_BROKER_RUNTIME_INFO); None if it did not."""
+    """One broker. Its ``runtime`` is the KVTable of GET_BROKER_RUNTIME_INFO, or None without an answer."""
 
     cluster: str
     broker_name: str
@@ -73,7 +73,7 @@ async def _report(admin: Admin, cluster: str | None, *, more_stats: bool) -> Com
 
 
 def _places(info: ClusterInfo, clusters: list[str]) -> list[tuple[str, str, int, str]]:
-    """(cluster, brokerName, brokerId, address) of every broker, in the order in which stock mqadmin asks them."""
+    """Return (cluster, brokerName, brokerId, address) of every broker, in the order of stock mqadmin's requests."""
     return [
         (cluster, name, broker_id, data.broker_addrs[broker_id])
         for cluster in clusters
@@ -91,7 +91,7 @@ _MORE: Final = (
     ("InTotalToday", "msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
     ("OutTotalToday", "msgGetTotalTodayNow", "msgGetTotalTodayMorning"),
 )
-"""Title, and the two counters; the difference is shown."""
+"""Title and two counters of each column. The column shows their difference."""
 
 
 def _more(members: list[_Member]) -> CommandResult:
@@ -146,7 +146,7 @@ def _text(runtime: Mapping[str, str], key: str) -> str:
 
 
 def _first(rates: str | None) -> float:
-    """The first of several numbers, that of the last ten seconds."""
+    """Return the first of several numbers, which is the rate of the last ten seconds."""
     return _number((rates or "").partition(" ")[0]) or 0.0
 
 

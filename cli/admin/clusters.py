@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a cluster's name to its brokers, in stock mqadmin's order. Pure.
+"""Lookup of the brokers of a cluster, in stock mqadmin's order. Pure.
 
 Source (5.5.0): org.apache.rocketmq.tools.command.CommandUtil.
 """
@@ -15,7 +15,7 @@ from schemas.route import BrokerData, ClusterInfo
 
 
 class NoSuchClusterError(RoutelakeError):
-    """No NameServer that was asked knows the cluster, or nobody in it can take the request."""
+    """The NameServer does not know the cluster, or the cluster has no broker for the request."""
 
 
 class Server(NamedTuple):
@@ -29,7 +29,7 @@ def cluster_broker_names(info: ClusterInfo, cluster: str) -> list[str]:
     """The broker names of a cluster (fetchBrokerNameByClusterName).
 
     Raises:
-        NoSuchClusterError: There is no such cluster.
+        NoSuchClusterError: The cluster does not exist.
     """
     names = info.cluster_addr_table.get(cluster)
     if not names:
@@ -44,7 +44,7 @@ def cluster_masters(info: ClusterInfo, cluster: str) -> list[Server]:
     """The masters of a cluster (fetchMasterAddrByClusterName).
 
     Raises:
-        NoSuchClusterError: There is no such cluster.
+        NoSuchClusterError: The cluster does not exist.
     """
     by_address: dict[str, str] = {}
     for name in cluster_broker_names(info, cluster):
@@ -55,7 +55,7 @@ def cluster_masters(info: ClusterInfo, cluster: str) -> list[Server]:
 
 
 def groups_without_master(info: ClusterInfo, cluster: str) -> list[str]:
-    """The broker names of a cluster that have no master now: stock mqadmin passes them over in silence."""
+    """The broker names of a cluster that have no master now. Stock mqadmin skips them without a message."""
     return sorted(name for name in cluster_broker_names(info, cluster) if MASTER_ID not in _addresses(info, name))
 
 
@@ -63,7 +63,7 @@ def broker_name_of(info: ClusterInfo, address: str) -> str:
     """The broker name that has an address (fetchBrokerNameByAddr).
 
     Raises:
-        NoSuchClusterError: No broker has it.
+        NoSuchClusterError: No broker has the address.
     """
     for name in hash_order(info.broker_addr_table):
         if address in _addresses(info, name).values():
@@ -74,15 +74,15 @@ def broker_name_of(info: ClusterInfo, address: str) -> str:
 
 
 def select_broker_addr(data: BrokerData) -> str | None:
-    """The address to read from: the master's, else the lowest brokerId's.
+    """The address to read from: the master's, or that of the lowest brokerId.
 
-    Stock mqadmin takes any slave at random (BrokerData.selectBrokerAddr).
+    Stock mqadmin uses a random slave instead (BrokerData.selectBrokerAddr).
     """
     return data.broker_addrs[min(data.broker_addrs)] if data.broker_addrs else None
 
 
 def cluster_of(info: ClusterInfo, broker_name: str) -> list[str]:
-    """The clusters that hold a broker name, the one stock mqadmin finds first in front."""
+    """The clusters that have a broker name. The cluster that stock mqadmin finds first comes first."""
     return [name for name in hash_order(info.cluster_addr_table) if broker_name in info.cluster_addr_table[name]]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an async function to a sub-command: the options that all commands have, and how a run ends.
+"""Conversion of an async function to a sub-command, with the common options and exit codes.
 
-Exit codes: 0 success, 1 something failed, 2 bad input. A refusal is one line on standard error.
+Exit codes: 0 success, 1 failure, 2 invalid input. An error is one line on standard error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHAT_BECAME_OF_IT: Final = (
 )
 
 ANSWER_TIMEOUT_S: Final = 5.0
-"""DefaultMQAdminExt.timeoutMillis."""
+"""Default time limit of one request, in seconds (DefaultMQAdminExt.timeoutMillis)."""
 
 OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="Tables for people or JSON for scripts.")]
 LongOutputFormat = Annotated[Output, typer.Option("--output", help="Tables for people or JSON for scripts.")]
@@ -64,16 +64,16 @@ class Common(Options):
 
 
 def add_command(app: typer.Typer, name: str, work: Work, *, output_letter: bool = True) -> None:
-    """Make a sub-command of ``async def work(admin, option, ...) -> CommandResult``.
+    """Add a sub-command for ``async def work(admin, option, ...) -> CommandResult``.
 
     Args:
-        app: Gets the command.
-        name: As mqadmin spells it.
-        work: The command.
-        output_letter: Whether ``-o`` is ``--output``; False where it is an option of mqadmin's.
+        app: Group to which the command is added.
+        name: Name of the command, as in mqadmin.
+        work: Function of the command.
+        output_letter: Whether ``-o`` means ``--output``. False: mqadmin's command has its own ``-o``.
     """
 
-    def run(**values: Any) -> None:  # noqa: ANN401 (typer calls it with what the signature below says)
+    def run(**values: Any) -> None:  # noqa: ANN401 (typer calls it with the parameters of the signature below)
         common = Common.taken(values)
         raise typer.Exit(asyncio.run(_run(work, values, common)))
 
@@ -89,7 +89,7 @@ def add_command(app: typer.Typer, name: str, work: Work, *, output_letter: bool 
 
 
 async def _run(work: Work, values: dict[str, object], common: Common) -> int:
-    """Run a command and show its result; the exit code. Raises RoutelakeError after showing what had happened."""
+    """Run a command, show its result, and return the exit code. Raises RoutelakeError after showing the outcomes."""
     tls = common.client.encryption()
     keys = common.client.keys()
     broker_keys = credentials(common.broker_access_key, common.broker_secret_key, of="broker-")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compare: NameServers, stock or routelake, against each other.
+"""compare: comparison of NameServers, stock or routelake.
 
-What a NameServer knows is laid out as facts, one to each (topic, brokerName): a broker without a topic is a broker
-group's registration, a topic without a broker is what holds for the topic as a whole. Two NameServers agree when their
-facts are equal.
+The data of a NameServer is split into entries with the key (topic, brokerName). An entry without a topic is the
+registration of a broker group. An entry without a broker is data of the whole topic. Two NameServers agree if all their
+entries are equal.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from schemas.errors import SetupError
 from schemas.route import BrokerData, ClusterInfo, TopicRouteData
 
 Fields = dict[str, str]
-"""Known values of one place; absent is an empty mapping's opposite: no Fields at all."""
+"""Fields of one entry. A missing entry has no Fields at all, which is different from an empty mapping."""
 
 
 class FactKey(NamedTuple):
-    """``topic`` is None for a registration, ``broker_name`` is None for a topic as a whole."""
+    """Key of an entry. A registration has no ``topic`` (None), and data of a whole topic no ``broker_name``."""
 
     topic: str | None
     broker_name: str | None
 
 
 class Snapshot(NamedTuple):
-    """Answer of one NameServer. A topic whose route is None is listed but has no route (TOPIC_NOT_EXIST)."""
+    """Data of one NameServer. A topic in its list without a route (TOPIC_NOT_EXIST) has the route None."""
 
     name_server: str
     clusters: ClusterInfo
@@ -48,9 +48,9 @@ class Snapshot(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A place and what each NameServer knows of it; None for nothing. Only fields that differ are left in.
+    """A key, and the fields of its entry at each NameServer. It has only the fields that differ.
 
-    If some NameServer knows nothing, the fields of the others are complete.
+    If the entry is missing at a NameServer (None), the fields of the others are complete.
     """
 
     place: FactKey
@@ -70,7 +70,7 @@ def differences(snapshots: Sequence[Snapshot]) -> list[Difference]:
 
 
 def facts_of(snapshot: Snapshot) -> dict[FactKey, Fields]:
-    """All facts of one NameServer."""
+    """Return all entries of one NameServer."""
     facts = {FactKey(None, name): _registration(data) for name, data in snapshot.clusters.broker_addr_table.items()}
     listed: dict[str, list[str]] = {}
     for cluster, names in sorted(snapshot.clusters.cluster_addr_table.items()):
@@ -78,7 +78,7 @@ def facts_of(snapshot: Snapshot) -> dict[FactKey, Fields]:
             listed.setdefault(name, []).append(cluster)
     for name, clusters in listed.items():
         fields = facts.setdefault(FactKey(None, name), {})
-        if clusters != [fields.get("cluster")]:  # in two clusters, or in another one than it says
+        if clusters != [fields.get("cluster")]:  # in two clusters, or in another one than it has registered
             fields["clusters"] = " ".join(clusters)
     for topic, route in snapshot.routes.items():
         facts.update(_route_facts(topic, route))
@@ -91,7 +91,7 @@ def _order(place: FactKey) -> tuple[bool, str, bool, str]:
 
 
 def _narrowed(at_place: dict[str, Fields | None]) -> dict[str, Fields | None]:
-    """Without the fields that are equal everywhere, unless somebody knows nothing."""
+    """Remove the fields that are equal everywhere, unless the entry is missing at a NameServer."""
     if any(fields is None for fields in at_place.values()):
         return at_place
     known = [fields for fields in at_place.values() if fields is not None]
@@ -137,7 +137,7 @@ def _mapping(info: TopicQueueMappingInfo) -> str:
 
 
 _AT_A_TIME: Final = 64
-"""Route requests on one connection before their answers."""
+"""Maximum number of unanswered route requests on one connection."""
 _NO_ANSWER: Final = "no answer"
 
 
@@ -183,7 +183,7 @@ async def compare(
 async def _watched(
     admin: Admin, topics: Sequence[str], *, every_s: float, settle_s: float, for_s: float
 ) -> CommandResult:
-    """Compare until a difference has lasted for `settle_s`, or for `for_s`; prints each change of the result.
+    """Compare until a difference has lasted for `settle_s`, or until `for_s` is over. Print each change of the result.
 
     Raises:
         ClientError: A NameServer has not answered for `settle_s`.
@@ -191,7 +191,7 @@ async def _watched(
     now = asyncio.get_running_loop().time
     began = now()
     since: dict[FactKey | str, float] = {}
-    """Differing place, or `_NO_ANSWER` -> time since which it is so."""
+    """Start of each present difference, by its key or `_NO_ANSWER`, in seconds."""
     shown = ""
     while True:
         snapshots: list[Snapshot] = []
@@ -245,7 +245,7 @@ def _report(servers: Sequence[Server], snapshots: Sequence[Snapshot], found: Seq
 
 
 async def _snapshot(admin: Admin, server: Server, topics: Sequence[str]) -> Snapshot:
-    """Raises ClientError, AnswerBodyError."""
+    """Read the data of one NameServer. Raises ClientError, AnswerBodyError."""
     info = answers.cluster_info((await admin.read(server, requests.get_broker_cluster_info())).body)
     listed = topics or answers.topic_list((await admin.read(server, requests.get_all_topic_list())).body)
     gate = asyncio.Semaphore(_AT_A_TIME)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which Java's HashMap and HashSet give back their keys. Pure.
+"""The iteration order of Java's HashMap and HashSet. Pure.
 
-Stock mqadmin visits the brokers of a cluster, and joins order configurations and attributes, in this order. Sending the
-same requests means to follow it.
+Stock mqadmin visits the brokers of a cluster, and joins order configurations and attributes, in this order. routelake
+uses the same order in order to send the same requests.
 
 Sources: java.util.HashMap (hash, resize, DEFAULT_LOAD_FACTOR), java.lang.String.hashCode, java.lang.Long.hashCode.
 """
@@ -18,16 +18,16 @@ _INITIAL_CAPACITY: Final = 16
 
 
 def hash_order(keys: Iterable[K]) -> list[K]:
-    """The keys of a HashMap that was filled one by one.
+    """Return keys in the order of a HashMap to which they were added one by one.
 
     Args:
-        keys: Text or longs from zero up, in the order of insertion; a repeated one counts once.
+        keys: Texts, or longs from zero up, in the order of insertion. A repeated key counts once.
     """
     unique = list(dict.fromkeys(keys))
     capacity = _INITIAL_CAPACITY
     while len(unique) * 4 > capacity * 3:
         capacity *= 2
-    # Keys of one bucket keep the order of insertion, also when the table grows; sorted() is stable.
+    # The keys of one bucket keep the order of insertion, even if the table grows. sorted() is stable.
     return sorted(unique, key=lambda key: _spread(key) & (capacity - 1))
 
 

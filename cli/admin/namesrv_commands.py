@@ -83,7 +83,7 @@ async def delete_kv_config(admin: Admin, namespace: Namespace, key: Key) -> Comm
 
 
 async def _delete(admin: Admin, namespace: str, key: str, nothing: str) -> CommandResult:
-    """A NameServer says OK to a key that it does not have; so it is asked before."""
+    """Delete a key. A NameServer answers OK even if it lacks the key, so each one is asked first."""
     unknown = await admin.is_unknown(requests.get_kv_config(namespace, key), ResponseCode.QUERY_NOT_FOUND)
     await admin.change_each_name_server(requests.delete_kv_config(namespace, key))
     return CommandResult(failed=unknown, empty=f"{nothing}: there was nothing to delete" if unknown else "")
@@ -109,7 +109,7 @@ async def add_write_perm(admin: Admin, broker_name: BrokerName) -> CommandResult
 
 
 def _topics(answer: RemotingCommand, prefix: str, broker_name: str) -> str:
-    """Number of topics in an answer. Raises NothingDoneError for none: stock and routelake know no such broker."""
+    """Return the number of topics in an answer. Raises NothingDoneError for 0, as the NameServer lacks the broker."""
     count = answer.ext(f"{prefix}TopicCount")
     if count == "0":
         raise NothingDoneError(f"no topic of a broker {broker_name!r} is known there: nothing was changed")
@@ -138,7 +138,7 @@ async def update_namesrv_config(
     """Change one setting on every NameServer."""
     key = values.one_line(key, "-k")
     request = requests.update_namesrv_config(key, values.one_line(value, "-v"))
-    # a stock NameServer says OK to a key that it does not know, and forgets it
+    # a stock NameServer answers OK for an unknown key, and does not store it
     found = (await admin.look(requests.get_namesrv_config())).items()
     without = [
         address

@@ -12,7 +12,7 @@ from cli.output import Output, warn, write_json, write_table
 
 
 class Status(StrEnum):
-    """End of a request to one server."""
+    """Result of a request to one server."""
 
     DONE = "done"
     FAILED = "failed"
@@ -22,7 +22,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome at one server. ``name`` is a brokerName or "NameServer"; ``request`` a RequestCode's name."""
+    """Outcome at one server. ``name`` is a brokerName or "NameServer", and ``request`` the name of a RequestCode."""
 
     name: str
     address: str
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Sent:
-    """A request of a dry run; ``sent`` is False for one that would have changed something."""
+    """A request of a dry run. A request that would change something is not ``sent``."""
 
     name: str
     address: str
@@ -51,9 +51,9 @@ class CommandResult:
     Attributes:
         tables: (column titles, rows) for people.
         lines: For people, below the tables.
-        data: For scripts; None when the outcomes say everything.
-        empty: What to say on standard error, where an empty table would leave people guessing.
-        failed: Whether the command did not do what it was asked, though every server answered.
+        data: Data for scripts. None: the outcomes have everything.
+        empty: Message on standard error that explains an empty result.
+        failed: Whether the command failed although every server answered.
     """
 
     tables: list[tuple[Sequence[str], list[Sequence[object]]]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class CommandResult:
 
 
 def show_report(report: CommandResult, outcomes: Sequence[Outcome], output: Output) -> None:
-    """Write a result to standard output, and on standard error what is to be said of it."""
+    """Write a result to standard output, and messages about it to standard error."""
     if report.empty:
         warn(report.empty)
     if output is Output.JSON:
@@ -84,7 +84,7 @@ def show_report(report: CommandResult, outcomes: Sequence[Outcome], output: Outp
 
 
 def _document(report: CommandResult, outcomes: Sequence[Outcome]) -> object:
-    """The data alone; with outcomes an object of "outcomes" and, if there is any, "result"."""
+    """Return the data. With outcomes, return an object with "outcomes" and, if there is data, "result"."""
     if not outcomes:
         return report.data
     listed = list(map(_outcome_document, outcomes))
@@ -114,7 +114,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def show_dry_run(requests: Sequence[Sent], failures: Sequence[Outcome], output: Output) -> None:
-    """Write the requests of a dry run to standard output, and what already failed in it."""
+    """Write the requests of a dry run to standard output, and the failures."""
     if output is Output.JSON:
         listed = [
             {

@@ -32,7 +32,7 @@ CHANGES: Final = frozenset(
         RequestCode.UPDATE_NAMESRV_CONFIG,
     }
 )
-"""Requests that change something. The other requests only read, and a dry run sends them."""
+"""Codes of the requests that change something. All other requests only read, and a dry run sends them."""
 
 
 def update_and_create_topic(config: TopicConfig) -> RemotingCommand:
@@ -55,7 +55,7 @@ def update_and_create_topic(config: TopicConfig) -> RemotingCommand:
 
 
 def attribute_edits(edits: dict[str, str]) -> str:
-    """``+message.type=FIFO,-reserve.time``: signed key to value, "" for a removal (AttributeParser.parseToString)."""
+    """Encode edits as ``+message.type=FIFO,-reserve.time`` (AttributeParser.parseToString). A removal has value ""."""
     return ",".join(f"{key}={edits[key]}" if edits[key] else key for key in hash_order(edits))
 
 
@@ -144,8 +144,8 @@ def merge_order_conf(old: str | None, broker_conf: str) -> str:
     """A topic's order configuration with one broker's part replaced or added (createOrUpdateOrderConf).
 
     Args:
-        old: ``broker-a:4;broker-b:4``; None for none.
-        broker_conf: ``broker-a:8``.
+        old: Present configuration, such as ``broker-a:4;broker-b:4``, or None.
+        broker_conf: Part of the broker, such as ``broker-a:8``.
     """
     parts = [*((old or "").split(";") if (old or "").strip() else []), broker_conf]
     by_broker = {part.split(":")[0]: part for part in parts}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of one command: whom it asks, what came of it, and a dry run's list instead.
+"""One run of one command: its connections, its requests and their outcomes, or the list of a dry run.
 
-A command reads from *a* NameServer, the first of ``-n`` that answers (stock mqadmin picks one at random), and changes
-every server it must, one after the other in stock mqadmin's order. A server that fails does not stop the others of the
-same step; but a later step is not tried, as its servers rely on it: no NameServer forgets a topic that a broker still
-has.
+A command reads from the first NameServer of ``-n`` that answers (stock mqadmin picks one at random). It changes all
+servers of a step one after the other, in stock mqadmin's order. If one server fails, the others of the same step are
+still changed. Later steps are not tried, because they rely on the earlier step. For example, a topic stays at the
+NameServers while a broker still has it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from schemas.route import ClusterInfo, TopicRouteData
 
 NAME_SERVER = "NameServer"
 MANY_SERVERS = 5
-"""From here on a command that visits servers shows a progress bar, on a terminal."""
+"""Number of servers from which on a command shows a progress bar, on a terminal."""
 
 
 T = TypeVar("T")
 
 
 class Signs(NamedTuple):
-    """Signers of requests; None: requests are not signed.
+    """Functions that sign requests. None: requests are not signed.
 
-    A broker hears no signature of the NameServers' accounts: it could send it to a NameServer as another request.
+    A broker never gets a signature of the NameServers' accounts, because it could send the signature to a NameServer.
     """
 
     for_name_servers: Sign | None = None
@@ -52,9 +52,9 @@ class Admin:
     """Connections, options and outcomes of a command.
 
     Attributes:
-        output: How the result is shown.
+        output: Form of the result.
         dry_run: Whether requests that change something are listed instead of sent.
-        outcomes: What happened at each server that was told to change something, or failed to tell something.
+        outcomes: Outcome at each server that had to change something, and each failed read.
         sent: In a dry run, every request so far.
     """
 
@@ -68,15 +68,15 @@ class Admin:
         dry_run: bool,
         timeout_s: float,
     ) -> None:
-        """For one run.
+        """Create the session of one run.
 
         Args:
-            client: Open; it signs nothing itself.
+            client: Open client without signatures of its own.
             namesrv_addr: The text of ``-n``.
-            signs: Who signs.
-            output: How the result is shown.
+            signs: Functions that sign the requests.
+            output: Form of the result.
             dry_run: See the attributes.
-            timeout_s: Of one request.
+            timeout_s: Time limit of one request, in seconds.
 
         Raises:
             SetupError: ``-n`` cannot be read.
@@ -93,15 +93,15 @@ class Admin:
 
     @property
     def failed(self) -> bool:
-        """True if something failed so far."""
+        """True if any request has failed so far."""
         return any(outcome.status in (Status.FAILED, Status.NOT_TRIED) for outcome in self.outcomes)
 
     @property
     def name_servers(self) -> list[Server]:
-        """All that ``-n`` names.
+        """All NameServers of ``-n``.
 
         Raises:
-            SetupError: None.
+            SetupError: ``-n`` is empty.
         """
         if not self._name_servers:
             raise SetupError("no NameServer is set: set -n 'host:9876;other:9876' or NAMESRV_ADDR")
@@ -110,10 +110,10 @@ class Admin:
     # --- reading ---
 
     async def ask_name_server(self, request: RemotingCommand) -> RemotingCommand:
-        """Ask the first NameServer that answers; the run stays with it.
+        """Ask the first NameServer that answers. All later reads of the run ask the same one.
 
         Raises:
-            ClientError: None answers, or one did with another code than SUCCESS.
+            ClientError: No NameServer answers, or the answer is not SUCCESS.
         """
         candidates = self.name_servers if self._chosen is None else [Server(NAME_SERVER, self._chosen)]
         failures: list[ClientError] = []
@@ -150,7 +150,7 @@ class Admin:
         return answers.cluster_info((await self.ask_name_server(requests.get_broker_cluster_info())).body)
 
     async def order_conf(self, topic: str) -> str | None:
-        """A topic's order configuration; None when the NameServer has none.
+        """A topic's order configuration, or None if the NameServer has none.
 
         Raises:
             ClientError: No answer.
@@ -163,10 +163,10 @@ class Admin:
             return None
 
     async def read(self, server: Server, request: RemotingCommand) -> RemotingCommand:
-        """Ask one server. Sent in a dry run, too.
+        """Ask one server. A dry run sends this request too.
 
         Raises:
-            ClientError: No answer, or another code than SUCCESS.
+            ClientError: No answer came, or the answer is not SUCCESS.
         """
         self._list(server, request, sent=True)
         return await self._call(server, request)
@@ -174,9 +174,9 @@ class Admin:
     async def read_each(
         self, servers: Sequence[Server], request: RemotingCommand, decode: Callable[[bytes], T]
     ) -> list[tuple[Server, T | None]]:
-        """Ask several servers what their body says.
+        """Ask several servers, and decode the bodies of their answers.
 
-        For one that failed, or whose answer makes no sense, None stands, and an outcome is noted.
+        If a server fails or its answer is invalid, its result is missing (None) and an outcome is noted.
         """
         found: list[tuple[Server, T | None]] = []
         for server in self.visit(servers, _name(request)):
@@ -188,10 +188,10 @@ class Admin:
         return found
 
     async def look(self, request: RemotingCommand) -> dict[str, RemotingCommand | ClientError]:
-        """Ask every NameServer before a change, to know afterwards whether there was anything to change.
+        """Ask every NameServer before a change, in order to report whether there was anything to change.
 
         Returns:
-            Address to answer or failure, which is no failure of the command; nothing in a dry run.
+            Answers or errors by address. Such an error is not a failure of the command. In a dry run it is empty.
         """
         if self.dry_run or self.failed:
             return {}
@@ -207,7 +207,7 @@ class Admin:
         return {server.address: answer for server, answer in zip(servers, answered, strict=True)}
 
     async def is_unknown(self, request: RemotingCommand, code: ResponseCode) -> bool:
-        """True if every NameServer answers a question with this code: none has what is to be changed."""
+        """Return True if every NameServer answers with this code, because all lack the thing to change."""
         found = await self.look(request)
         return bool(found) and all(isinstance(one, AnswerError) and one.code == code for one in found.values())
 
@@ -219,13 +219,15 @@ class Admin:
         request: RemotingCommand,
         detail: Callable[[RemotingCommand], str] = lambda answer: "",
     ) -> None:
-        """Tell several servers, one after the other, and note what happened; none, if an earlier step failed.
+        """Send a change to several servers, one after the other, and note the outcomes.
+
+        If an earlier step failed, no request is sent.
 
         Args:
-            servers: In order.
-            request: The same for all.
-            detail: What an answer says for the summary; raises NothingDoneError for one that says that nothing was
-                done.
+            servers: Servers, in order.
+            request: Request for all servers.
+            detail: Function that returns the text of an answer for the summary. It raises NothingDoneError if the
+                answer shows that nothing was changed.
         """
         tried = not self.failed
         for server in self.visit(servers, _name(request)):
@@ -247,29 +249,29 @@ class Admin:
     async def change_each_name_server(
         self, request: RemotingCommand, detail: Callable[[RemotingCommand], str] = lambda answer: ""
     ) -> None:
-        """`change_each` of ``-n``.
+        """Send a change to every NameServer of ``-n``, like `change_each`.
 
         Raises:
-            SetupError: There is no ``-n``.
+            SetupError: ``-n`` is empty.
         """
         await self.change_each(self.name_servers, request, detail)
 
     def note_failure(
         self, server: Server, request: RemotingCommand, error: ClientError | answers.AnswerBodyError
     ) -> None:
-        """Note that a server failed; says so if the request may have taken effect anyway."""
+        """Note that a server failed. The text mentions if the request may have taken effect anyway."""
         what = error.reason if isinstance(error, ClientError) else str(error)
         if request.code in requests.CHANGES and isinstance(error, (AnswerTimeoutError, ConnectionLostError)):
             what += "; it may have taken effect anyway"
         self._note(server, request, Status.FAILED, what)
 
     def note_missing(self, broker_names: Sequence[str], request: RemotingCommand, why: str) -> None:
-        """Note brokers that could not be told at all."""
+        """Note brokers to which no request could be sent."""
         for name in broker_names:
             self._note(Server(name, "-"), request, Status.FAILED, why)
 
     def visit(self, servers: Sequence[Server], what: str) -> Iterator[Server]:
-        """The servers (or topics), with a progress bar on standard error when they are many and somebody looks on."""
+        """Yield the servers (or topics). If they are many, show a progress bar on a terminal's standard error."""
         console = PlainConsole(stderr=True)
         if len(servers) < MANY_SERVERS or not console.is_terminal:
             yield from servers
@@ -284,7 +286,7 @@ class Admin:
         sys.stderr.flush()
 
     async def _call(self, server: Server, request: RemotingCommand) -> RemotingCommand:
-        """Send a request; what the address is, -n says, and not a name that a broker has chosen."""
+        """Send a request. ``-n`` decides which addresses are NameServers, and not a name that a broker has chosen."""
         is_name_server = server.address in self._name_servers
         sign = self._signs.for_name_servers if is_name_server else self._signs.for_brokers
         return await self._client.call(server.address, request if sign is None else sign(request), self._timeout_s)

@@ -42,7 +42,7 @@ ClusterName = Annotated[
 TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
 
 ONE_BROKER = "broker"
-"""Stands for the brokerName of the address after -b, which need not be registered anywhere."""
+"""Placeholder for the brokerName of the address after -b. The broker need not be registered."""
 NO_MASTER = "has no master now"
 
 
@@ -89,7 +89,7 @@ async def update_topic(
     request = requests.update_and_create_topic(config)
     if addr is not None:
         if ordered:
-            _ = admin.name_servers  # needed later: refuse before anything changes
+            _ = admin.name_servers  # needed later: raises an error before anything changes
         await admin.change_each([Server(ONE_BROKER, addr)], request)
         if ordered:
             await _order_one_broker(admin, config, addr)
@@ -103,7 +103,7 @@ async def update_topic(
 
 
 def _order(admin: Admin, given: list[str]) -> bool:
-    """Value of ``-o``: mqadmin's ``--order``, or the output like elsewhere. Raises SetupError."""
+    """Parse ``-o``: mqadmin's ``--order``, or the output format as in other commands. Raises SetupError."""
     ordered = False
     for text in given:
         if text in tuple(Output):
@@ -114,16 +114,16 @@ def _order(admin: Admin, given: list[str]) -> bool:
 
 
 async def _change_masters(admin: Admin, cluster: str, request: RemotingCommand) -> list[str]:
-    """Tell every master; returns the broker names that have none, to be noted when all steps are done."""
+    """Send a change to every master. Returns the broker names without a master, to be noted after all steps."""
     info = await admin.cluster_info()
     await admin.change_each(cluster_masters(info, cluster), request)
     return groups_without_master(info, cluster)
 
 
 async def _order_one_broker(admin: Admin, config: TopicConfig, addr: str) -> None:
-    """Put the broker into the topic's order configuration, beside the others there."""
+    """Add the broker to the topic's order configuration, and keep the other brokers there."""
     merged = ""
-    if not admin.failed:  # otherwise nothing is sent, only noted
+    if not admin.failed:  # otherwise the request is only noted and not sent
         name = broker_name_of(await admin.cluster_info(), addr)
         old = await admin.order_conf(config.topic_name)
         merged = requests.merge_order_conf(old, f"{name}:{config.write_queue_nums}")
@@ -131,9 +131,9 @@ async def _order_one_broker(admin: Admin, config: TopicConfig, addr: str) -> Non
 
 
 async def _order_cluster(admin: Admin, config: TopicConfig, cluster: str) -> None:
-    """Make the topic's order configuration name all brokers of the cluster, with or without a master."""
+    """Set the topic's order configuration to all brokers of the cluster, with or without a master."""
     order_conf = ""
-    if not admin.failed:  # otherwise nothing is sent, only noted
+    if not admin.failed:  # otherwise the request is only noted and not sent
         names = cluster_broker_names(await admin.cluster_info(), cluster)
         order_conf = ";".join(f"{name}:{config.write_queue_nums}" for name in names)
     await admin.change_each_name_server(requests.put_order_conf(config.topic_name, order_conf), lambda _: order_conf)
@@ -229,7 +229,7 @@ async def delete_topic(
     topic = values.topic_to_delete(topic)
     cluster = values.not_blank(cluster_name, "-c")
     request = requests.delete_topic_in_broker(topic)
-    # brokers and NameServers say OK to a topic that they do not have
+    # brokers and NameServers answer OK for a topic that they do not have
     unknown = await admin.is_unknown(requests.get_routeinfo_by_topic(topic), ResponseCode.TOPIC_NOT_EXIST)
     missing = await _change_masters(admin, cluster, request)
     by_address = {server.address for server in admin.name_servers}

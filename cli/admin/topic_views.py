@@ -5,12 +5,12 @@ Sources (5.5.0): org.apache.rocketmq.tools.command.topic.TopicListSubCommand, To
 TopicClusterSubCommand, TopicStatusSubCommand, AllocateMQSubCommand, DefaultMQAdminExtImpl
 (examineTopicStats, getTopicClusterList, queryTopicConsumeByWho), AllocateMessageQueueAveragely.
 
-A static topic's logical queues: their offsets out of those of the physical queues behind them. Pure.
+The offsets of a static topic's logical queues are computed from the offsets of its physical queues. This part is pure.
 
-A logical queue is a list of pieces, each on one physical queue of one broker, the latest last; its broker, the leader,
-knows the whole list. Worked example: piece one starts at logical offset 0 on broker-a, queue 0; piece two starts at
-logical offset 100 on broker-b, queue 3. If broker-a's queue begins at 40 and broker-b's ends at 25, the logical queue
-goes from 40 to 125.
+A logical queue is a list of pieces, with the latest piece last. Each piece is on one physical queue of one broker. The
+broker of the latest piece is the leader and has the whole list. For example, piece one starts at logical offset 0 on
+broker-a, queue 0. Piece two starts at logical offset 100 on broker-b, queue 3. If broker-a's queue begins at 40 and
+broker-b's ends at 25, the logical queue goes from 40 to 125.
 
 Sources (5.5.0): org.apache.rocketmq.tools.admin.MQAdminUtils.convertPhysicalTopicStats, org.apache.rocketmq.remoting
 .protocol.statictopic.TopicQueueMappingUtils (checkAndBuildMappingItems, findLogicQueueMappingItem),
@@ -43,7 +43,7 @@ from schemas.topic_names import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 
 
 class MappingItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One piece of a logical queue. ``logic_offset`` below 0 is not decided yet, ``end_offset`` below start is open."""
+    """One piece of a logical queue. A ``logic_offset`` below 0 is undecided, an ``end_offset`` below the start open."""
 
     bname: str
     queue_id: int
@@ -52,19 +52,19 @@ class MappingItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     end_offset: int = -1
 
     def loosely(self, physical_offset: int) -> int:
-        """The logical offset of a physical one, kept within the piece (computeStaticQueueOffsetLoosely)."""
+        """Return the logical offset of a physical one, limited to the piece (computeStaticQueueOffsetLoosely)."""
         end = max(physical_offset, self.start_offset)
         if self.end_offset >= self.start_offset:
             end = min(end, self.end_offset)
         return self.logic_offset + end - self.start_offset
 
     def strictly(self, physical_offset: int) -> int:
-        """The same without an end (computeStaticQueueOffsetStrictly)."""
+        """Return the logical offset of a physical one, without an upper limit (computeStaticQueueOffsetStrictly)."""
         return self.logic_offset + max(physical_offset - self.start_offset, 0)
 
 
 class MappingDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Mappings that one broker knows: logical queue id to pieces (TopicQueueMappingDetail)."""
+    """Mappings of one broker: lists of pieces by logical queue id (TopicQueueMappingDetail)."""
 
     bname: str
     scope: str = METADATA_SCOPE_GLOBAL
@@ -80,10 +80,10 @@ _decoder = msgspec.json.Decoder(_ConfigAndMapping, strict=False)
 
 
 def mapping_detail(body: bytes) -> MappingDetail | None:
-    """The mapping in an answer to GET_TOPIC_CONFIG (TopicConfigAndQueueMapping); None for a topic without.
+    """Decode the mapping in an answer to GET_TOPIC_CONFIG (TopicConfigAndQueueMapping), or None without a mapping.
 
     Raises:
-        AnswerBodyError: It is no such answer.
+        AnswerBodyError: The answer is not valid.
     """
     try:
         return decode(body, _decoder).mapping_detail
@@ -94,11 +94,11 @@ def mapping_detail(body: bytes) -> MappingDetail | None:
 def logical_offsets(
     topic: str, details: Iterable[MappingDetail], physical: Mapping[MessageQueue, TopicOffset]
 ) -> dict[MessageQueue, TopicOffset]:
-    """The logical queues whose first and last piece have known offsets, under their mock brokerName.
+    """Return the logical queues, under their mock brokerName, if the offsets of their first and last piece are known.
 
     Args:
-        topic: Whose queues.
-        details: Of all brokers; the latest epoch decides who leads a queue.
+        topic: Topic of the queues.
+        details: Mappings of all brokers. The latest epoch decides which broker leads a queue.
         physical: Offsets of the physical queues.
     """
     found: dict[MessageQueue, TopicOffset] = {}
@@ -118,7 +118,7 @@ def _offset(topic: str, pieces: list[MappingItem], physical: Mapping[MessageQueu
     decided = [piece for piece in pieces if piece.logic_offset >= 0]
     if not decided:
         return None
-    # The piece that holds logical offset 0; of several that start there the latest, as the others are empty.
+    # The piece with logical offset 0. If several pieces start there, use the latest, because the others are empty.
     first = next((piece for piece in reversed(decided) if piece.logic_offset == 0), decided[0])
     last = decided[-1]
     lowest = physical.get(MessageQueue(topic, first.bname, first.queue_id))
@@ -151,7 +151,7 @@ async def _topics_with_clusters(admin: Admin) -> CommandResult:
     info = await admin.cluster_info()
     listed = answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body)
     found = []
-    # The bar counts topics: each costs up to three requests.
+    # The bar counts topics. Each topic needs up to three requests.
     names = [Server(topic, "") for topic in hash_order(listed)]
     for topic, _ in admin.visit(names, "topic"):
         if not topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
@@ -170,7 +170,7 @@ async def _topics_with_clusters(admin: Admin) -> CommandResult:
 
 
 async def _cluster_and_groups(admin: Admin, info: ClusterInfo, topic: str) -> tuple[str, list[str]]:
-    """A topic's first cluster and its consumer groups; "" and none for a topic without a route."""
+    """Return a topic's first cluster and its consumer groups. Both are empty for a topic without a route."""
     cluster = ""
     request = requests.get_routeinfo_by_topic(topic)
     server = Server(NAME_SERVER, admin.name_servers[0].address)
@@ -191,7 +191,7 @@ async def _cluster_and_groups(admin: Admin, info: ClusterInfo, topic: str) -> tu
 
 
 def _first_broker(route: TopicRouteData, topic: str) -> BrokerData:
-    """Raises NoSuchClusterError for a route without brokers."""
+    """Return the first broker of a route. Raises NoSuchClusterError for a route without brokers."""
     if not route.broker_datas:
         raise NoSuchClusterError(f"the route of {topic} names no broker")
     return route.broker_datas[0]
@@ -304,7 +304,7 @@ async def topic_status(
 
 
 async def _mapping_details(admin: Admin, servers: Sequence[Server], topic: str) -> list[MappingDetail]:
-    """Logical queues of a static topic, as the brokers know them; nothing for other topics."""
+    """Return the mappings of a static topic from its brokers, or an empty list for other topics."""
     request = requests.get_topic_config(topic)
     found = []
     for server in servers:
@@ -319,7 +319,7 @@ async def _mapping_details(admin: Admin, servers: Sequence[Server], topic: str) 
 
 
 def _when(timestamp_ms: int) -> str:
-    """Local time, to the millisecond; "" for never."""
+    """Return the local time with milliseconds, or "" for never."""
     if timestamp_ms <= 0:
         return ""
     time = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).astimezone()
@@ -354,7 +354,7 @@ async def allocate_mq(
 
 
 def allocate_averagely(queues: Sequence[MessageQueue], clients: Sequence[str]) -> dict[str, list[MessageQueue]]:
-    """Each client's queues: consecutive ones, the first clients one more (AllocateMessageQueueAveragely.allocate)."""
+    """Return consecutive queues for each client, the first clients one more, as in AllocateMessageQueueAveragely."""
     shares = {}
     least, more = divmod(len(queues), len(clients))
     start = 0

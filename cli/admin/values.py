@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of options, checked before anything is sent. Pure; every refusal is a SetupError (exit code 2).
+"""Checks of option values before anything is sent. Pure. Every error is a SetupError (exit code 2).
 
 Sources (5.5.0): TopicValidator, PermName.isValid, Validators.checkTopicConfig, AttributeParser, AdminBrokerProcessor.
 """
@@ -22,12 +22,12 @@ _HAS_UNIT_SUB: Final = 2
 
 
 def name_servers(text: str) -> list[str]:
-    """The addresses after ``-n``; none for an empty text."""
+    """Parse the addresses after ``-n``. An empty text has no addresses."""
     return namesrv_addresses(text, namesrv_source(text)) if text.strip() else []
 
 
 def broker_or_cluster(broker_addr: str | None, cluster: str | None) -> tuple[str | None, str | None]:
-    """Exactly one of ``-b`` and ``-c``."""
+    """Check that exactly one of ``-b`` and ``-c`` is set."""
     if (broker_addr is None) == (cluster is None):
         raise SetupError("set either -b, the address of one broker, or -c, a cluster")
     if cluster is not None:
@@ -36,7 +36,7 @@ def broker_or_cluster(broker_addr: str | None, cluster: str | None) -> tuple[str
 
 
 def not_blank(text: str, option: str) -> str:
-    """Any text but a blank one, without spaces around it."""
+    """Check that a text is not blank, and strip it."""
     text = text.strip()
     if not text:
         raise SetupError(f"{option} is blank")
@@ -44,7 +44,7 @@ def not_blank(text: str, option: str) -> str:
 
 
 def one_line(text: str, option: str) -> str:
-    """Text that stays one line of a properties file."""
+    """Check that a text fits on one line of a properties file."""
     text = not_blank(text, option)
     if "\n" in text or "\r" in text:
         raise SetupError(f"{option} contains a line break: change one setting at a time")
@@ -52,7 +52,7 @@ def one_line(text: str, option: str) -> str:
 
 
 def topic_to_change(text: str, option: str = "-t") -> str:
-    """The name of a topic that a broker creates or changes: a legal one, and not a system topic."""
+    """Check the name of a topic to create or change: it must be valid, and not a system topic."""
     remark = topic_remark(text)
     if remark is not None:
         raise SetupError(f"{option}: {remark}")
@@ -60,7 +60,7 @@ def topic_to_change(text: str, option: str = "-t") -> str:
 
 
 def topic_to_delete(text: str) -> str:
-    """The name of a topic that a broker deletes: not blank and not a system topic; it may be one nobody can create."""
+    """Check the name of a topic to delete: not blank and not a system topic. Invalid names are allowed here."""
     return _no_system_topic(not_blank(text, "-t"), "-t")
 
 
@@ -71,21 +71,21 @@ def _no_system_topic(topic: str, option: str) -> str:
 
 
 def queue_nums(number: int, option: str) -> int:
-    """A number of queues: 1 to the largest int."""
+    """Check a number of queues: 1 to the largest int."""
     if not 0 < number <= MAX_INT:
         raise SetupError(f"{option} {number}: a topic has at least 1 queue and at most {MAX_INT}")
     return number
 
 
 def perm(number: int, option: str = "-p") -> int:
-    """A permission: 0 to 7."""
+    """Check a permission: 0 to 7."""
     if not 0 <= number < PERM_PRIORITY:
         raise SetupError(f"{option} {number} is not a permission: expected 2 (write), 4 (read) or 6 (read and write)")
     return number
 
 
 def boolean(text: str, option: str) -> bool:
-    """``true`` or ``false``, in any letter case."""
+    """Parse ``true`` or ``false``, in any letter case."""
     value = {"true": True, "false": False}.get(text.strip().lower())
     if value is None:
         raise SetupError(f"{option} {text!r}: expected true or false")
@@ -98,7 +98,7 @@ def sys_flag(*, unit: bool, has_unit_sub: bool) -> int:
 
 
 def attributes(text: str) -> dict[str, str]:
-    """Edits of attributes, ``+a=b,-c``: signed key to value."""
+    """Parse edits of attributes such as ``+a=b,-c``. Returns values by signed key."""
     try:
         return parse_edits(text.strip())
     except BadRequestError as error:
@@ -106,7 +106,7 @@ def attributes(text: str) -> dict[str, str]:
 
 
 def topic_configs(content: bytes, file: str) -> list[TopicConfig]:
-    """The topics of a file: a JSON array of TopicConfig."""
+    """Parse the topics of a file, which has a JSON array of TopicConfig."""
     try:
         listed = decode_topic_list(b'{"topicConfigList":%b}' % content)
     except BadRequestError as error:
@@ -125,7 +125,7 @@ def _checked(config: TopicConfig, where: str) -> TopicConfig:
 
 
 def consumers(text: str) -> list[str]:
-    """Consumers' addresses, ``ip,ip``: any text, each once."""
+    """Parse consumers' addresses, ``ip,ip``. An address is any text, but may appear only once."""
     clients = [not_blank(part, "-i") for part in text.split(",")]
     if len(set(clients)) < len(clients):
         raise SetupError(f"-i {text!r} names a client twice")
