@@ -23,10 +23,10 @@ _BROKER_PORT = 10911
 
 
 def listen_settings(text: str) -> dict[str, str]:
-    """HOST:PORT as settings.
+    """Convert HOST:PORT to settings.
 
     Raises:
-        SetupError: The text is no HOST:PORT, or not an address that others could reach the broker at.
+        SetupError: The text is not HOST:PORT, or other machines could not reach the broker at this address.
     """
     listen = listen_address(text, "--listen", _BROKER_PORT)
     if listen.is_everywhere:
@@ -37,7 +37,7 @@ def listen_settings(text: str) -> dict[str, str]:
 
 
 def file_settings(path: Path) -> dict[str, str]:
-    """Settings of a broker.conf; the last of a key that is there twice, as in RocketMQ. Raises SetupError."""
+    """Read a broker.conf. As in RocketMQ, the last value of a repeated key counts. Raises SetupError."""
     from clients.broker.config import broker_config
     from schemas.properties import PropertiesError, parse_file
 
@@ -58,7 +58,7 @@ def inner_credentials(text: str) -> Credentials:
     """Credentials in innerClientAuthenticationCredentials of a broker.conf.
 
     Raises:
-        SetupError: It is not {"accessKey": ..., "secretKey": ...}.
+        SetupError: The value is not {"accessKey": ..., "secretKey": ...}.
     """
     from clients.credentials import Credentials
 

@@ -30,7 +30,7 @@ def _run(kind: str) -> int:
 
 
 def _first_line() -> str:
-    """The first line of the standard input; not by sys.stdin, whose buffer `on_parent_exit` passes by."""
+    """Read the first line of the standard input, without sys.stdin, because `on_parent_exit` bypasses its buffer."""
     text = b""
     while not text.endswith(b"\n"):
         part = os.read(0, 65_536)

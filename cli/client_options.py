@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the commands that ask a NameServer: keys to sign with (or mqadmin's tools.yml), TLS, a bearer token."""
+"""Options of the commands that ask a NameServer: signing keys (or mqadmin's tools.yml), TLS and bearer token."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class ClientOptions(Options):
     ] = False
 
     def keys(self) -> Credentials | None:
-        """The keys to sign with; None: requests are not signed. Raises SetupError."""
+        """Return the signing keys. None: requests are not signed. Raises SetupError."""
         return credentials(self.access_key, self.secret_key)
 
     def encryption(self) -> ClientTls | None:
-        """The settings of TLS. None: nothing is encrypted but ``https://``.
+        """Return the TLS settings. None: only ``https://`` is encrypted.
 
         Raises:
-            SetupError: A password that is no reference, or cannot be read.
+            SetupError: The password is not a reference, or cannot be read.
         """
         if not (self.tls or self.tls_ca or self.tls_cert or self.tls_key or self.tls_insecure):
             return None
@@ -98,16 +98,16 @@ class ClientOptions(Options):
 def credentials(
     access_key: str, secret_key: str, environ: Mapping[str, str] | None = None, *, of: str = ""
 ) -> Credentials | None:
-    """The keys to sign with; None: requests are not signed.
+    """Return the signing keys. None: requests are not signed.
 
     Args:
-        access_key: Of --access-key.
-        secret_key: Of --secret-key, as `secret` takes it.
-        environ: Where ROCKETMQ_HOME and ``env:`` are looked up.
-        of: What the options' names begin with: "broker-" for keys that brokers know, which tools.yml has not.
+        access_key: Value of --access-key.
+        secret_key: Value of --secret-key, as for `secret`.
+        environ: Environment for ROCKETMQ_HOME and ``env:``.
+        of: Prefix of the options' names: "broker-" for keys of brokers. tools.yml has no such keys.
 
     Raises:
-        SetupError: One without the other, or what a reference or tools.yml says cannot be read.
+        SetupError: Only one of the keys is set, or a reference or tools.yml cannot be read.
     """
     found = os.environ if environ is None else environ
     if bool(access_key) != bool(secret_key):
@@ -125,17 +125,17 @@ def credentials(
 
 
 def secret(option: str, given: str, environ: Mapping[str, str] | None = None) -> str:
-    """A secret as ``file:PATH`` or ``env:NAME`` has it; or the secret itself, from the option's variable alone.
+    """Return a secret from ``file:PATH`` or ``env:NAME``. Only the option's variable may have the secret itself.
 
-    `ps` shows everybody what stands on a command line.
+    The command line must not have it, because `ps` shows a command line to all users.
 
     Args:
-        option: That it was given to, or its variable.
-        given: What was said; empty for nothing.
-        environ: Where ``env:`` and the variable are looked up.
+        option: Name of the option, or its variable.
+        given: Value of the option, or empty.
+        environ: Environment for ``env:`` and the variable.
 
     Raises:
-        SetupError: It stands on the command line itself, there is nothing, or it cannot be read.
+        SetupError: The secret itself is on the command line, it is empty, or the reference cannot be read.
     """
     found = os.environ if environ is None else environ
     if reference_of(given) is None and given and given != found.get(variable_of(option)):
@@ -147,7 +147,7 @@ def secret(option: str, given: str, environ: Mapping[str, str] | None = None) ->
 
 
 def _tools(path: Path) -> tuple[str, str, str]:
-    """Key, secretKey and securityToken of mqadmin's own file; empty where it has none (AclUtils.getAclRPCHook)."""
+    """Read accessKey, secretKey and securityToken from mqadmin's own file. Missing values are empty."""
     if not path.is_file():
         return "", "", ""
     from security.accounts_text import FileError, read_yaml

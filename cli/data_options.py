@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of where data are, which gateways, the fold and back-ups have alike."""
+"""Options for the places of the data. Gateways, the fold and backups share them."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ class LogOptions(Options):
 
     @property
     def log(self) -> str:
-        """URL of the event log with its file of client properties; empty: SQLite in the data directory.
+        """URL of the event log with its file of client properties. Empty: SQLite in the data directory.
 
         Raises:
-            SetupError: --event-log and --event-log-config do not fit together.
+            SetupError: --event-log and --event-log-config cannot be used together.
         """
         return with_config(self.event_log, self.event_log_config)
 
     @property
     def log_url(self) -> str:
-        """URL of the event log, wherever it is. Raises SetupError."""
+        """URL of the event log, in any place. Raises SetupError."""
         return log_url(self.data_dir, self.log)
 
     def make(self) -> None:
-        """Make the data directory. Raises SetupError when it cannot be written, or a restore was interrupted."""
+        """Create the data directory. Raises SetupError if it cannot be written, or if a restore was interrupted."""
         refuse_unfinished_restore(self.data_dir)
         guard_data(self.data_dir, self.data_mode)
 
@@ -92,7 +92,7 @@ class DataOptions(LogOptions):
 
     @property
     def lake_place(self) -> LakePlace:
-        """Place of the tables. Raises SetupError for an odd name."""
+        """Place of the tables. Raises SetupError for an unusable name."""
         return lake_place(self.data_dir, self.lake)
 
 
@@ -100,8 +100,8 @@ class LakePlace(NamedTuple):
     """Place of the tables.
 
     Attributes:
-        folder: Their own; at a URL a gateway's data directory.
-        url: Of an object store; empty for a folder.
+        folder: Folder of the tables. For tables at a URL, the data directory of the gateway.
+        url: URL in an object store, or empty for a folder.
     """
 
     folder: Path
@@ -114,7 +114,7 @@ class LakePlace(NamedTuple):
 
 
 def lake_place(data_dir: Path, lake: str) -> LakePlace:
-    """The lake to use: the one that --lake names, else in the data directory. Raises SetupError for an odd name."""
+    """Place of the lake: the value of --lake, or in the data directory. Raises SetupError for an unusable name."""
     if "://" in lake:
         return LakePlace(data_dir.resolve(), lake.rstrip("/"))
     if lake:
@@ -128,11 +128,11 @@ backed up."""
 
 
 def check_there(lake_dir: Path, data_dir: Path) -> None:
-    """Raises SetupError where the data directory that was named has no lake."""
+    """Raise SetupError if the data directory has no lake."""
     if not lake_dir.is_dir():
         raise SetupError(f"there is no lake in {data_dir}. Set --data-dir to the data directory of a routelake.")
 
 
 def log_url(data_dir: Path, url: str) -> str:
-    """The event log to use: the one that --event-log names, else SQLite in the data directory."""
+    """URL of the event log: the value of --event-log, or SQLite in the data directory."""
     return url or f"sqlite://{data_dir.resolve()}/events.db"

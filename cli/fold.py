@@ -30,7 +30,7 @@ def fold(
 
 
 def run(data: DataOptions, options: FoldOptions, *, standby: bool = False) -> int:
-    """Run the fold until it is told to stop; returns the exit code. Raises SetupError."""
+    """Run the fold until a stop is requested. Returns the exit code. Raises SetupError."""
     configure("fold")
     drop_secrets()
     preflight.check_data_dir(data.data_dir)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of the fold, which `serve` and `fold` have alike."""
+"""Options of the fold, for `serve` and `fold`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FoldOptions(Options):
         int, option(min=1, max=36_500, help="Retention time of the history, in days.")
     ] = 30
     liveness_interval_s: Annotated[float, option(min=0.1, max=3_600, hidden=True)] = 10.0
-    """Maximum delay of a heartbeat alone in brokerLiveTable. Hidden: only tests, which wait for epochs, change it."""
+    """Maximum delay of heartbeats without changes in brokerLiveTable, in seconds. Hidden: only tests change it."""
     event_log_retention_hours: Annotated[
         float,
         option(
@@ -95,7 +95,7 @@ class FoldOptions(Options):
     ] = None
 
     def validate(self, data: DataOptions, *, standby: bool = False) -> None:
-        """Refuse what a fold cannot start with, and choose its Java. Raises SetupError, ModuleNotFoundError."""
+        """Check the options before a fold starts, and choose its Java. Raises SetupError, ModuleNotFoundError."""
         if find_spec("pyspark") is None:
             raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
         if self.shards is not None:

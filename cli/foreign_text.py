@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of peers on a terminal: no character that a terminal obeys. `cli.plain_console` prints none of it as markup.
+"""Text of peers on a terminal, without control characters. `cli.plain_console` prints none of it as markup.
 
-Names of topics and brokers, addresses, values and remarks are chosen by whoever registers them.
+A peer can choose any text for its names of topics and brokers, addresses, values and remarks.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _OBEYED: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Control characters but tab and line ends; what turns the direction of text, or has no width."""
+"""Control characters except tab and line ends, and characters that change the text direction or have no width."""
 _LINE_ENDS: Final = re.compile("[\t\n\r]")
 
 
 def printable(text: str) -> str:
-    r"""A text on one line, whose other characters stand as JSON would escape them: ``\u001b``."""
+    r"""Return a text on one line. Characters that are not printable are escaped as in JSON: ``\u001b``."""
     return _LINE_ENDS.sub(_escaped, harmless(text))
 
 
 def harmless(text: str) -> str:
-    """`printable` of lines: tabs and line ends stay."""
+    """Escape a text like `printable`, but keep tabs and line ends."""
     return text if text.isascii() and text.isprintable() else _OBEYED.sub(_escaped, text)
 
 
@@ -34,20 +34,20 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 class HarmlessOutput:
-    """A stream that writes nothing a terminal obeys but line ends, whoever prints. What is JSON stays the same JSON."""
+    """A stream that escapes all control characters except tabs and line ends. JSON keeps its meaning."""
 
     def __init__(self, stream: IO[str]) -> None:
-        """Write to this one."""
+        """Create a stream that writes to this one."""
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """As `IO.write`."""
+        """See `IO.write`."""
         return self.stream.write(harmless(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """As `IO.writelines`."""
+        """See `IO.writelines`."""
         self.stream.writelines(map(harmless, lines))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (of any stream)
-        """All else is the stream's."""
+        """Return all other attributes of the stream."""
         return getattr(self.stream, name)

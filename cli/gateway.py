@@ -49,7 +49,7 @@ def gateway(*, data: DataOptions, options: GatewayOptions) -> None:
 
 
 def run(data: DataOptions, options: GatewayOptions) -> int:
-    """Run one gateway until it is told to stop; returns the exit code. Raises SetupError."""
+    """Run one gateway until a stop is requested. Returns the exit code. Raises SetupError."""
     configure("gateway")
     listen = options.listening()
     if not options.reuse_port:
@@ -67,7 +67,7 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
         structlog.get_logger("routelake.gateway").warning("configuration warning", problem=warning)
     bounds = remoting_settings(properties, reuse_port=options.reuse_port)
     socket = options.worker_socket
-    sessions_dir = None if socket is None else socket.parent / "sessions"  # of all workers
+    sessions_dir = None if socket is None else socket.parent / "sessions"  # shared by all workers
     data.make()
     place = data.lake_place
     settings = GatewaySettings(
@@ -110,7 +110,7 @@ def health(
 
     try:
         at = preflight.listen_address(http, "--http", 8080).local
-    except SetupError as error:  # Docker knows 0 and 1 of a HEALTHCHECK
+    except SetupError as error:  # Docker accepts only 0 and 1 from a HEALTHCHECK
         print(f"routelake: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     ends_at = monotonic() + timeout_s

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a gateway, which `serve` and `gateway` have alike."""
+"""Options of a gateway, for `serve` and `gateway`."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class AuthOptions(Options):
 
     @property
     def chosen(self) -> AuthMode:
-        """The mode that is meant."""
+        """The mode that is set, or the default for the other options."""
         return self.auth_mode or (AuthMode.OFF if self.auth is None else AuthMode.ENFORCE)
 
     @property
@@ -115,7 +115,7 @@ class AuthOptions(Options):
         """The policy of the gateway.
 
         Args:
-            has_tls: The gateway has a certificate.
+            has_tls: Whether the gateway has a certificate.
         """
         require_tls = self.auth_require_tls
         if require_tls is None:
@@ -124,10 +124,10 @@ class AuthOptions(Options):
         return Policy(self.chosen, self.auth_admin_plaintext, require_tls, oidc, self.auth_admin_signature)
 
     def accounts(self) -> AccountsFile | None:
-        """Read the file.
+        """Read the file of accounts.
 
         Raises:
-            SetupError: It cannot be used, or a mode asks for accounts where there are none.
+            SetupError: The file cannot be used, or the mode needs accounts and there is no file.
         """
         if self.auth_require_tls and self.auth_admin_plaintext:
             raise SetupError(
@@ -191,7 +191,7 @@ class Encryption(Options, TlsOptions):
     ] = ""
 
     def settings(self) -> TlsSettings | None:
-        """The settings; None: nothing is encrypted. Raises SetupError."""
+        """Return the TLS settings. None: nothing is encrypted. Raises SetupError."""
         from api.settings.namesrv import read_tls
 
         settings = read_tls(self.config, self)
@@ -200,10 +200,10 @@ class Encryption(Options, TlsOptions):
         return settings
 
     def check(self) -> None:
-        """Read the certificate and its key, and try them.
+        """Read the certificate and its key, and try to use them.
 
         Raises:
-            SetupError: They cannot be used.
+            SetupError: Certificate or key cannot be used.
         """
         settings = self.settings()
         if settings is not None:
@@ -219,7 +219,7 @@ class Encryption(Options, TlsOptions):
 
     @property
     def knows_clients(self) -> bool:
-        """True if every client must show a certificate of a named authority."""
+        """True if every client must present a certificate of a trusted authority."""
         settings = self.settings()
         return (
             settings is not None and settings.mode is TlsMode.ENFORCING and settings.client_auth is ClientAuth.REQUIRE
@@ -302,15 +302,17 @@ class GatewayOptions(Options):
     tls: Encryption = field(default_factory=Encryption)
 
     reuse_port: bool = False
-    """Set by the supervisor of several workers: they listen on the same ports."""
+    """Whether several workers listen on the same ports. The supervisor of the workers sets it."""
     worker_socket: Path | None = None
-    """Set by the supervisor of several workers: the socket of this one."""
+    """Socket of this worker. The supervisor of several workers sets it."""
 
     def listening(self) -> tuple[Listen, Listen]:
-        """Addresses of HTTP and the NameServer; the latter by option or variable, else file, else default.
+        """Return the addresses of HTTP and the NameServer.
+
+        The NameServer's address comes from the option or its variable, or else from the file, or else from the default.
 
         Raises:
-            SetupError: One cannot be read.
+            SetupError: An address is not valid.
         """
         listen = preflight.listen_address(self.remoting or _REMOTING, "--remoting", _REMOTING_PORT)
         if self.remoting is None and self.config is not None:
@@ -320,7 +322,7 @@ class GatewayOptions(Options):
         return preflight.listen_address(self.http, "--http", _HTTP_PORT), listen
 
     def validate(self, data: DataOptions, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
-        """Refuse what a gateway cannot start with, before anything is made; warn of open ports. Raises SetupError."""
+        """Check the options before anything is created, and warn of open ports. Raises SetupError."""
         http = preflight.check_gateway(self.config, os.environ)
         self.percent()
         self.quotas()
@@ -341,10 +343,10 @@ class GatewayOptions(Options):
             warn(exposure)
 
     def percent(self) -> int:
-        """The share of --self-preservation, in percent; 0: off.
+        """The share of --self-preservation, in percent. 0: off.
 
         Raises:
-            SetupError: It is none.
+            SetupError: The value is not a share.
         """
         found = parse_percent(self.self_preservation.strip())
         if found is None:
@@ -358,13 +360,13 @@ class GatewayOptions(Options):
         return parse_quotas(self.quota or ())
 
     def id(self, listen: tuple[Listen, Listen]) -> str:
-        """Its name in the history; by default another for every gateway of a log."""
+        """Return the gateway's name in the history. By default it is different for every gateway of a log."""
         return self.gateway_id or f"{socket.gethostname()}:{listen[1].port}"
 
     def address(self, remoting: Listen) -> str:
-        """Address at which clients reach the NameServer, IP:PORT; empty where --gateway-id names an address of its own.
+        """Return the address at which clients reach the NameServer, as IP:PORT. Empty: --gateway-id has an address.
 
-        A host name would not do: rocketmq-client-go takes IP addresses alone.
+        The address must not have a host name, because rocketmq-client-go accepts only IP addresses.
         """
         from api.gateway.live_gateways import address_of_id, machine_address, resolved
 

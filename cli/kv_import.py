@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``routelake import-kv``: a stock NameServer's kvConfig.json, put once into a running routelake (or any NameServer).
+"""``routelake import-kv``: import of a stock NameServer's kvConfig.json into a running routelake, or any NameServer.
 
-A stock NameServer keeps its KV configuration in this file (kvConfigPath, ``~/namesrv/kvConfig.json``)::
+A stock NameServer stores its KV configuration in this file (kvConfigPath, ``~/namesrv/kvConfig.json``)::
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:8;broker-b:8"}}}
 
-Each entry becomes a PUT_KV_CONFIG request, so it is on the log with its sender like any other. Putting the same file
-twice changes nothing the second time.
+Each entry becomes a PUT_KV_CONFIG request, so it is on the event log with its sender, like any other request. A second
+import of the same file changes nothing.
 
-RocketMQ reads the file by fastjson2, which takes more than JSON, and such files are about: comments, single quotes,
-commas before a closing bracket, a byte order mark, values that are no texts. What it loads is loaded here; a value of
-null, which RocketMQ answers as one that is not there, is left out.
+RocketMQ reads the file with fastjson2, which accepts more than JSON. There are files with comments, single quotes,
+commas before a closing bracket, a byte order mark, or values that are not texts. This module loads the same values as
+RocketMQ. A value of null is left out, because RocketMQ answers it like a missing value.
 
 Source: org.apache.rocketmq.namesrv.kvconfig.KVConfigManager.load, KVConfigSerializeWrapper (5.5.0).
 """
@@ -42,7 +42,7 @@ from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES, MAX_KV_VALUE_BYTES
 ANSWER_TIMEOUT_S: Final = 10.0
 
 KvTables = dict[str, dict[str, str]]
-"""namespace -> key -> value."""
+"""Values by namespace and key."""
 
 
 _TOKEN: Final = re.compile(
@@ -54,10 +54,10 @@ _ESCAPE: Final = re.compile(r"\\x([0-9a-fA-F]{2})|\\'|\\.", re.DOTALL)
 
 
 def read_kv_config(path: Path) -> KvTables:
-    """The entries of a kvConfig.json.
+    """Read the entries of a kvConfig.json.
 
     Raises:
-        SetupError: The file cannot be read, or is no kvConfig.json; or routelake would not take all of it.
+        SetupError: The file cannot be read, is not a kvConfig.json, or has entries that routelake would refuse.
     """
     try:
         tables = _tables(path.read_bytes().decode(errors="replace").removeprefix("\ufeff"))
@@ -84,7 +84,7 @@ def _tables(text: str) -> KvTables:
     """KVConfigSerializeWrapper.fromJson.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a kvConfig.json.
     """
     found = json.loads(_as_json(text), parse_int=_Number, parse_float=_Number, parse_constant=_refuse, strict=False)
     tables = found.get("configTable") if isinstance(found, dict) else None
@@ -104,13 +104,13 @@ def _tables(text: str) -> KvTables:
 
 
 def _as_json(text: str) -> str:
-    """Text that fastjson2 takes, as JSON."""
+    """Convert a text that fastjson2 accepts to JSON."""
     pieces: list[str] = []
     strings: list[str] = []
     for token in _TOKEN.finditer(text):
         if token["string"] is not None:
             strings.append(_quoted(token["string"]))
-            pieces.append("\0")  # no comma in it counts; JSON has no such sign elsewhere
+            pieces.append("\0")  # hides commas in the string; JSON has no such character elsewhere
         elif token["comment"] is None and token["plus"] is None:
             pieces.append(token[0].replace("\0", "\1"))
         elif token["comment"] is not None:
@@ -121,7 +121,7 @@ def _as_json(text: str) -> str:
 
 
 def _quoted(string: str) -> str:
-    """A text in quotes of either kind, in those of JSON."""
+    """Convert a text in single or double quotes to a JSON string."""
 
     def escaped(found: re.Match[str]) -> str:
         return f"\\u00{found[1]}" if found[1] else "'" if found[0] == "\\'" else found[0]
@@ -131,7 +131,7 @@ def _quoted(string: str) -> str:
 
 
 class _Number(str):
-    """A number as it was written, as Java shows it: with an exponent it is a double, otherwise as large as it is."""
+    """A number in Java's notation. A number with an exponent is a double. Other numbers keep all their digits."""
 
     def __new__(cls, text: str) -> _Number:
         if "e" not in text.lower():
@@ -154,7 +154,7 @@ def _refuse(word: str) -> NoReturn:
 
 
 def _is_one_text(value: object) -> bool:
-    """True if it is an array of one text, or null, which stands for that text."""
+    """Return True for an array of one text or null. fastjson2 reads such an array as its element."""
     return (
         isinstance(value, list)
         and len(value) == 1
@@ -164,7 +164,7 @@ def _is_one_text(value: object) -> bool:
 
 
 def _as_text(value: Any) -> str:  # noqa: ANN401 (JSON)
-    """A value that is no text, as fastjson2 puts it into one."""
+    """Convert a value to text, as fastjson2 does."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, dict):
@@ -184,10 +184,10 @@ def _json(value: Any) -> str:  # noqa: ANN401 (JSON)
 
 
 async def put_all(address: str, tables: KvTables, keys: Credentials | None = None, tls: ClientTls | None = None) -> int:
-    """Put every entry. Returns how many there were.
+    """Send every entry, and return the number of entries.
 
     Raises:
-        ClientError: One was not accepted; those before it were.
+        ClientError: An entry was not accepted. The earlier entries were accepted.
     """
     count = 0
     async with RemotingClient(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `routelake` command. Each command is thin: it reads options and hands over.
+"""The `routelake` command. Each command only reads its options and calls other modules.
 
-Options are environment variables, too: ``--data-dir`` is ROUTELAKE_DATA_DIR, and so on. Exit codes: 0 done, 1 failed,
-2 cannot start as things are (the message says what to do).
+Each option has an environment variable, for example ROUTELAKE_DATA_DIR for ``--data-dir``. Exit codes: 0 done,
+1 failed, 2 cannot start with these settings (the message has the remedy).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if IS_CLONE:
 
 
 def main() -> None:
-    """Entry point: errors raised on purpose become one line and an exit code."""
+    """Entry point. Expected errors become one line and an exit code."""
     raise SystemExit(usage.run(app))
 
 

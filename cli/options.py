@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of options: each option is declared once, as a field of a dataclass, and is an environment variable, too.
+"""Groups of options. Each option is declared once, as a field of a dataclass, and also has an environment variable.
 
-A command names a group as the type of a parameter. `with_options` puts the options in that parameter's place.
+A command has a parameter with the group as its type. `with_options` replaces that parameter by the options.
 
-`check_path` refuses names of folders that tables, event log and Spark cannot be in.
+`check_path` refuses names of folders that the tables, the event log or Spark cannot use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES_OF_NAME: Final = 255
 _MOST_BYTES_OF_PATH: Final = 400
-"""SQLite opens no path of more than about 490 bytes, with what it adds to the names of its own files."""
+"""Maximum length of a path, in bytes. SQLite opens only paths up to about 490 bytes, with the suffixes of its files."""
 _MOST_SHOWN: Final = 200
 _NOT_PRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNUSABLE: Final = (
@@ -48,14 +48,14 @@ _UNUSABLE: Final = (
 
 
 def check_path(path: Path, option: str) -> None:
-    """Refuse a folder whose name tables, event log or Spark cannot use: each reads some characters as others.
+    """Refuse a folder if tables, event log or Spark cannot use its name, because they misread some characters.
 
     Args:
-        path: Which; also what it leads to by links is looked at.
-        option: That names it.
+        path: Path of the folder. The targets of its links are checked too.
+        option: Option that sets the path.
 
     Raises:
-        SetupError: They cannot.
+        SetupError: The name cannot be used.
     """
     try:
         places = (path.absolute(), path.resolve())
@@ -77,7 +77,7 @@ def check_path(path: Path, option: str) -> None:
 
 
 def _shown(path: Path) -> str:
-    """For a message of one line, whatever is in it and however long it is."""
+    """Return the path for a message of one line: escaped, and shortened if it is too long."""
     text = ascii(str(path)) if _NOT_PRINTABLE.search(str(path)) else repr(str(path))
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
@@ -98,11 +98,12 @@ _USER_INFO: Final = re.compile(r"://[^/?#\s]*@")
 
 
 def option(*names: str, **more: Any) -> OptionInfo:  # noqa: ANN401
-    """An option and its environment variable: that of ``--data-dir`` is ROUTELAKE_DATA_DIR.
+    """Declare an option and its environment variable, for example ROUTELAKE_DATA_DIR for ``--data-dir``.
 
     Args:
-        names: The first one names the variable. A field of a group needs none: ``data_dir`` is ``--data-dir``.
-        more: As `typer.Option` takes it.
+        names: Names of the option. The first one gives the name of the variable. A field of a group needs no names, so
+            ``data_dir`` is ``--data-dir``.
+        more: Arguments for `typer.Option`.
     """
     if more.get("metavar") in ("URL", "HOST:PORT"):
         more["callback"] = no_password
@@ -113,16 +114,16 @@ def option(*names: str, **more: Any) -> OptionInfo:  # noqa: ANN401
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """A group of options. A field without `option` is no option: the supervisor alone sets it."""
+    """A group of options. A field without `option` is not an option, and only the supervisor sets it."""
 
     panel: ClassVar[str] = ""
-    """Section of the help that shows them."""
+    """Title of the group's section in the help."""
     prefix: ClassVar[str] = ""
-    """Stands before the name of each field."""
+    """Prefix of the name of each field."""
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
-        """The options as typer is to see them, those of groups within this one included."""
+        """Return the options as parameters for typer, including those of nested groups."""
         found = []
         hints = get_type_hints(cls, include_extras=True)
         for field in fields(cls):
@@ -134,7 +135,7 @@ class Options:
             declared = next((mark for mark in marks if isinstance(mark, OptionInfo)), None)
             if declared is not None:
                 declared = copy.copy(declared)
-                if declared.default is ...:  # else its first name; see typer.Option
+                if declared.default is ...:  # otherwise it is the first name; see typer.Option
                     declared.param_decls = (f"--{name.replace('_', '-')}",)
                 if declared.envvar == _OF_THE_FIELD:
                     declared.envvar = variable_of(name)
@@ -144,7 +145,7 @@ class Options:
 
     @classmethod
     def taken(cls: type[_G], values: dict[str, Any]) -> _G:
-        """The group with its values, which are taken out of those that typer found."""
+        """Create the group from the values of typer, and remove its values from ``values``."""
         hints = get_type_hints(cls)
         said = {}
         for field in fields(cls):
@@ -157,7 +158,7 @@ class Options:
 
 
 def with_options(command: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Give a command the options of each of its parameters whose type is a group."""
+    """Give a command the options of all its parameters that have a group as their type."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if name != "return" and _is_group(hint)}
 
@@ -174,7 +175,7 @@ def with_options(command: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def show_options(run: Callable[..., object], parameters: Iterable[inspect.Parameter]) -> None:
-    """Let typer see these as the parameters of a function, whatever it was written with."""
+    """Make typer see these parameters instead of a function's own parameters."""
     shown = list(parameters)
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
@@ -189,7 +190,7 @@ def _is_group(kind: object) -> bool:
 
 
 class SectionedHelp(TyperCommand):
-    """A command whose help has a section for each group of options."""
+    """A command with a help section for each group of options."""
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """See `click.Command`."""
@@ -204,10 +205,10 @@ class SectionedHelp(TyperCommand):
 
 
 def no_password(param: CallbackParam, value: str | None) -> str | None:
-    """An address, which holds no password: `ps` shows a command line, and messages and logs show addresses.
+    """Check that an address has no password, because `ps` shows a command line, and logs show addresses.
 
     Raises:
-        SetupError: It holds one.
+        SetupError: The address has a user or password.
     """
     if value and _USER_INFO.search(value):
         raise SetupError(
@@ -227,14 +228,14 @@ def owner_of(path: Path) -> str:
 
 
 def usable_folder(param: CallbackParam, value: Path | None) -> Path | None:
-    """A folder that tables, event log and Spark can be in. Raises SetupError when it is none."""
+    """Check that tables, event log and Spark can use a folder. Raises SetupError if they cannot."""
     if value is not None:
         check_path(value, param.opts[0] if param.opts[0].startswith("-") else str(param.metavar))
     return value
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of an option: ROUTELAKE_DATA_DIR of ``--data-dir``."""
+    """Return the environment variable of an option, for example ROUTELAKE_DATA_DIR for ``--data-dir``."""
     return f"ROUTELAKE_{name.partition('/')[0].removeprefix('--').replace('-', '_').upper()}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms of output that several commands have, and what writes them: tables for people, JSON for scripts."""
+"""Output formats of several commands, and their writers: tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.foreign_text import printable
 from schemas.errors import SetupError
 
 _NOTHING: Final = "-"
-"""Empty cell of a table with columns that are separated by blanks."""
+"""Text of an empty cell in a table with columns that are separated by spaces."""
 
 
 class Output(StrEnum):
@@ -40,26 +40,26 @@ class Form(StrEnum):
 
     @classmethod
     def of(cls, *, as_json: bool, as_csv: bool) -> Form:
-        """The form that --json and --csv ask for. Raises SetupError for both."""
+        """Return the form for --json and --csv. Raises SetupError if both are set."""
         if as_json and as_csv:
             raise SetupError("--json and --csv cannot be used together. Choose one")
         return cls.JSON if as_json else cls.CSV if as_csv else cls.TABLE
 
 
 def warn(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(f"routelake: {printable(message)}", file=sys.stderr)
 
 
 def write_json(document: object) -> None:
-    """One document, indented, on standard output."""
+    """Print one indented document on standard output."""
     print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def write_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on standard output; text stands as it is, without markup.
+    """Print a table on standard output. Text is printed as it is, without markup.
 
-    In a pipe or a file as mqadmin writes it: titles behind ``#``, columns told apart by two blanks, nothing cut.
+    Into a pipe or a file, the table has mqadmin's form: titles after ``#``, columns separated by two spaces, no cuts.
     """
     from rich.table import Table
 
@@ -76,7 +76,7 @@ def write_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def _write_plain(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A line a row; an empty cell is a dash, so that every row has the same number of words between the gaps."""
+    """Print one line for each row. An empty cell is a dash, so that every row has the same number of columns."""
     lines = [[f"#{title}" for title in titles], *([_plain(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -88,7 +88,7 @@ def _plain(cell: object) -> str:
 
 
 def json_value(value: Any) -> Any:  # noqa: ANN401 (of any column)
-    """Return a value of any column as JSON has it, times in RFC 3339."""
+    """Return a value of any column for JSON, with times in RFC 3339."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, datetime):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rich's console for text of peers: a string is text, and no markup. It takes a while to import."""
+"""Rich's console for text of peers, without markup. The import of this module is slow."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cli.foreign_text import harmless
 
 
 class PlainConsole(Console):
-    """See the module."""
+    """A console that prints strings as plain text, without markup."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 (rich's)
-        """As rich's; it writes to standard output as that was before `HarmlessOutput`."""
+        """Create a console. It writes to the original standard output, below `HarmlessOutput`."""
         stream = sys.stdout
         given = {} if settings.get("stderr") else {"file": getattr(stream, "stream", stream)}
         super().__init__(**{**given, **settings}, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **how: Any) -> Text:  # noqa: ANN401 (rich's)
-        """Strings of tables and titles, line ends and tabs included."""
+        """Convert strings of tables and titles to text. Line ends and tabs stay."""
         return super().render_str(harmless(text), **{**how, "markup": False, "emoji": False})

@@ -19,7 +19,7 @@ _PORTS = {
     "Kafka": [("gateways, fold", 9092, "--event-log")],
     "object store": [("gateways, fold", 443, "--lake")],
 }
-"""Listening side -> processes that connect, the port, and the option that names it."""
+"""Connections by listening process: processes that connect, port, and option for the port."""
 
 
 def plan(
@@ -125,7 +125,7 @@ def _ports(demand: Demand) -> list[tuple[str, str, int, str]]:
 
 
 def size(size_bytes: int) -> str:
-    """Two digits and a decimal unit: 370 MB, 1.2 GB."""
+    """Return a size with two digits and a decimal unit, such as 370 MB or 1.2 GB."""
     if size_bytes < 1e9:
         return f"{max(1, round(size_bytes / 1e6, -1 if size_bytes > 1e8 else 0)):.0f} MB"
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes < 1e10 else f"{size_bytes / 1e9:,.0f} GB"

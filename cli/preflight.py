@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the options of `serve`, `gateway` and `fold`, before anything is made and before any child is started.
+"""Checks of the options of `serve`, `gateway` and `fold`, before any file is created or any child is started.
 
-Nothing here writes, connects or imports anything slow; every refusal is a SetupError that names the option.
+The checks do not write, do not connect, and import only fast modules. Every error is a SetupError with the option.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from api.http.settings import HttpSettings
 
 LEAST_DRIVER_MEMORY_MIB: Final = 512
-"""Spark's own driver refuses less than 450 MiB."""
+"""Minimum heap of Spark's driver, in MiB. Spark itself refuses less than 450 MiB."""
 
-_ANY_IPV4: Final = "0.0.0.0"  # noqa: S104 (asked for by leaving the host out)
+_ANY_IPV4: Final = "0.0.0.0"  # noqa: S104 (for an address without host)
 _EVERY_INTERFACE: Final = (_ANY_IPV4, "::")
 _LISTEN_HOST: Final = re.compile(r"[^\s/@?#:;,\[\]]+|[0-9A-Fa-f:.]+(%\w+)?")
 _SQLITE_HEADER: Final = b"SQLite format 3\0"
@@ -49,22 +49,22 @@ class Listen(NamedTuple):
 
     @property
     def is_everywhere(self) -> bool:
-        """True if every interface of the machine is meant."""
+        """True if the address is for all interfaces of the machine."""
         return self.host in _EVERY_INTERFACE
 
     @property
     def local(self) -> Listen:
-        """Address at which this machine itself reaches it."""
+        """Address at which processes on this machine reach the listener."""
         return Listen({_ANY_IPV4: "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
 
 
 def listen_address(text: str, option: str, default_port: int) -> Listen:
-    """Address to listen on, as people write it: HOST:PORT, HOST, :PORT, [::]:PORT; --http takes http:// before it, too.
+    """Parse an address to listen on: HOST:PORT, HOST, :PORT or [::]:PORT. For --http, http:// may come first.
 
     Args:
-        text: The value.
-        option: Its name.
-        default_port: For a HOST alone.
+        text: Value of the option.
+        option: Name of the option.
+        default_port: Port for a HOST without port.
 
     Raises:
         SetupError: The text has another form.
@@ -96,13 +96,13 @@ def check_listening(http: Listen, remoting: Listen, *, supervised: bool) -> None
     """Make sure that both addresses can be listened on.
 
     Args:
-        http: Of --http.
-        remoting: Of --remoting.
-        supervised: Whether child processes listen there, so that a port of the system's choice would be found by
-            nobody.
+        http: Address of --http.
+        remoting: Address of --remoting.
+        supervised: Whether child processes listen there. Then port 0 is refused, because the chosen port would be
+            unknown.
 
     Raises:
-        SetupError: They are the same, or somebody listens there, or they are no addresses of this machine.
+        SetupError: The addresses are equal, in use, or not addresses of this machine.
     """
     overlap = http.host == remoting.host or http.is_everywhere or remoting.is_everywhere
     if http.port == remoting.port and overlap and http.port:
@@ -143,7 +143,7 @@ def _bind_failure(family: int, address: tuple[Any, ...]) -> OSError | None:
 
 
 def exposure(http: Listen, remoting: Listen) -> str | None:
-    """Warning of an address that listens on every interface of this machine; None without one."""
+    """Return a warning if an address is for all interfaces of this machine, otherwise None."""
     what = [f"NameServer on {remoting}"] * remoting.is_everywhere + [f"HTTP on {http}"] * http.is_everywhere
     if not what:
         return None
@@ -154,17 +154,17 @@ def exposure(http: Listen, remoting: Listen) -> str | None:
 
 
 def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_asks: bool, insecure: bool) -> None:
-    """Refuse to listen beyond this machine where nobody is asked who they are, unless that was said.
+    """Refuse to listen on non-loopback addresses without authentication, unless --insecure is set.
 
     Args:
-        http: Of --http.
-        remoting: Of --remoting.
-        remoting_asks: Whether changes need an account, or every connection a client certificate.
-        http_asks: The same over HTTP, where a token does, too.
-        insecure: Whether --insecure was said.
+        http: Address of --http.
+        remoting: Address of --remoting.
+        remoting_asks: Whether changes over remoting need an account, or all connections a client certificate.
+        http_asks: Whether changes over HTTP need an account, a token or a client certificate.
+        insecure: Whether --insecure is set.
 
     Raises:
-        SetupError: It was not.
+        SetupError: An address can be reached from other machines without authentication.
     """
     if insecure:
         return
@@ -180,14 +180,14 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
 
 
 def check_proxied(http: HttpSettings, *, asks: bool) -> None:
-    """Refuse to stand behind a proxy where nobody who writes is asked who they are.
+    """Refuse to run behind a proxy if writes need no authentication.
 
     Args:
         http: Settings of the HTTP API.
         asks: Whether changes need an account.
 
     Raises:
-        SetupError: There are trusted hosts, and neither tokens nor accounts.
+        SetupError: Trusted hosts are set, but neither tokens nor accounts.
     """
     if http.trusted_hosts and not (asks or http.tokens or http.anonymous_writes):
         raise SetupError(
@@ -198,7 +198,7 @@ def check_proxied(http: HttpSettings, *, asks: bool) -> None:
 
 
 def is_beyond(listen: Listen) -> bool:
-    """True if other machines could reach it."""
+    """Return True if other machines could reach an address."""
     if is_loopback(listen.host):
         return False
     try:
@@ -209,15 +209,15 @@ def is_beyond(listen: Listen) -> bool:
 
 
 def check_log(url: str, data_dir: Path) -> None:
-    """Refuse an event log that cannot be opened, as far as can be seen without opening it.
+    """Refuse an event log that cannot be opened, as far as this is visible without opening it.
 
     Args:
-        url: Of --event-log; empty for SQLite in the data directory.
-        data_dir: Which will be made.
+        url: Value of --event-log, or empty for SQLite in the data directory.
+        data_dir: Data directory. It may not exist yet.
 
     Raises:
-        SetupError: No such kind of log; its folder is not there or cannot be written; the file is something else; what
-            --event-log-config names cannot be used.
+        SetupError: The URL has an unknown form, the folder is missing or not writable, the file is not a SQLite
+            database, or the file of --event-log-config cannot be used.
     """
     if not url:
         url = f"sqlite://{data_dir.absolute()}/events.db"
@@ -258,24 +258,24 @@ def _check_sqlite(path: Path, data_dir: Path) -> None:
 
 
 def check_data_dir(data_dir: Path) -> None:
-    """Refuse a data directory that can be neither written nor made.
+    """Refuse a data directory that can be neither written nor created.
 
     Raises:
-        SetupError: It cannot.
+        SetupError: The data directory can be neither written nor created.
     """
     check_folder(data_dir, "--data-dir", "the data directory ")
 
 
 def check_folder(folder: Path, option: str, what: str = "") -> None:
-    """Refuse a folder that can be neither written nor made.
+    """Refuse a folder that can be neither written nor created.
 
     Args:
-        folder: Which.
-        option: That names it.
-        what: What it is, for the message.
+        folder: Path of the folder.
+        option: Option that sets the folder.
+        what: Name of the folder for the message, with a space after it.
 
     Raises:
-        SetupError: It cannot.
+        SetupError: The folder can be neither written nor created.
     """
     place = folder.absolute()
     while not os.path.lexists(place) and place != place.parent:
@@ -294,12 +294,12 @@ def check_folder(folder: Path, option: str, what: str = "") -> None:
 
 
 def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
-    """Refuse a lake of an unknown format, and for a fold: one that another fold holds.
+    """Refuse a lake of an unknown format. For a fold, also refuse a lake that another fold holds.
 
-    Of a lake at a URL only the URL is looked at; the store itself is asked by who uses it.
+    For a lake at a URL, only the URL is checked. The store is asked later, at the first use.
 
     Raises:
-        SetupError: It is not.
+        SetupError: The lake cannot be used.
     """
     if standby and not place.url:
         raise SetupError(
@@ -319,7 +319,7 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
     lock = lake_dir / LOCK_FILE
     if not fold or not lock.exists():
         return
-    with lock.open() as probe:  # nothing is written: the file names the process that holds the lake
+    with lock.open() as probe:  # for reading, as the file has the process that holds the lake
         try:
             fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -327,10 +327,10 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
 
 
 def check_gateway(config: Path | None, environ: Mapping[str, str]) -> HttpSettings:
-    """The settings of the HTTP listener, where the configuration file and the variables of both can be read.
+    """Check the configuration file and the variables of both listeners, and return the HTTP settings.
 
     Raises:
-        SetupError: They cannot.
+        SetupError: The file or a variable cannot be read.
     """
     from api.http.settings import from_environment
     from api.settings.namesrv import NamesrvProperties, read, remoting_settings
@@ -340,10 +340,10 @@ def check_gateway(config: Path | None, environ: Mapping[str, str]) -> HttpSettin
 
 
 def check_driver_memory(text: str) -> None:
-    """Refuse a heap that Spark's driver does not start with: ``1g`` and ``1500m`` are accepted.
+    """Refuse a heap size with which Spark's driver does not start. ``1g`` and ``1500m`` are accepted.
 
     Raises:
-        SetupError: It is not.
+        SetupError: The text is not a size, or the heap is too small.
     """
     match = re.fullmatch(r"([0-9]{1,9})([mgt])", text.strip().lower(), re.ASCII)
     if match is None:
@@ -353,10 +353,10 @@ def check_driver_memory(text: str) -> None:
 
 
 def check_localhost() -> None:
-    """Refuse a machine that does not know the name under which Spark's Python driver listens.
+    """Refuse a machine that cannot resolve the name on which Spark's Python driver listens.
 
     Raises:
-        SetupError: It does not, as in a bare image without /etc/hosts.
+        SetupError: The name cannot be resolved, as in a bare image without /etc/hosts.
     """
     try:
         socket.getaddrinfo("localhost", None, socket.AF_INET)
@@ -368,10 +368,10 @@ def check_localhost() -> None:
 
 
 def check_user() -> None:
-    """Refuse a user without a name, for whom Spark's JVM does not start.
+    """Refuse a user id without a name, with which Spark's JVM does not start.
 
     Raises:
-        SetupError: It has none, as where a platform chooses the user of a container.
+        SetupError: The user id has no name. This happens if a platform chooses the user of a container.
     """
     try:
         pwd.getpwuid(os.geteuid())
@@ -384,10 +384,10 @@ def check_user() -> None:
 
 
 def check_shards(shards: int) -> None:
-    """Refuse a number of shards that is not offered.
+    """Refuse an unsupported number of shards.
 
     Raises:
-        SetupError: They are not.
+        SetupError: The number is not supported.
     """
     from lake.write.shards import shard_keys
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from schemas.route import TopicRouteData
 
 _WIDTH_OF_A_FILE: Final = 500
-"""Columns when standard output is not a terminal: no line is wrapped, so that grep finds all text."""
+"""Width of the output if it is not a terminal. It is large, so that no line is wrapped and grep finds all text."""
 
 
 @with_options
@@ -91,7 +91,7 @@ async def _show(topic: str, addresses: list[str], settings: RouteSettings, *, wa
 
 
 def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) -> RenderableType:
-    """A route for a person: a line for each broker group, and what else there is."""
+    """Return a route as a table with a line for each broker group, and with its other data."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -130,7 +130,7 @@ def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) 
 
 
 def perm_text(perm: int) -> str:
-    """``RW`` with a dash for what is missing (PermName.perm2String)."""
+    """Return ``RW``, with a dash for a missing permission (PermName.perm2String)."""
     return ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a broker agent, or a fleet of them, as a process, until it is told to stop."""
+"""Process of a broker agent or of a fleet, which runs until a stop is requested."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def run_broker(
     keys: Credentials | None = None,
     tls: ClientTls | None = None,
 ) -> int:
-    """Run one until SIGTERM or SIGINT; returns 0 after a stop.
+    """Run a broker agent until SIGTERM or SIGINT. Returns 0 after a stop.
 
     Args:
-        config: Of the broker.
+        config: Settings of the broker.
         namesrvs: See `BrokerAgent`.
-        ignored: Keys of the configuration file that mean nothing here, for one line in the log.
-        http_token: For the HTTP API.
-        keys: Sign what goes over remoting.
-        tls: Encrypts; None: what is not ``https://`` is plain.
+        ignored: Keys of the configuration file that have no effect here, for one line in the log.
+        http_token: Bearer token for the HTTP API.
+        keys: Credentials that sign remoting requests.
+        tls: TLS settings of all connections. None: all connections except ``https://`` are plain.
 
     Raises:
-        SetupError: It cannot start as things are.
+        SetupError: The agent cannot start with these settings.
     """
     if ignored:
         log.info("settings that mean nothing to a broker without messages", keys=", ".join(ignored))
@@ -75,20 +75,20 @@ async def _run_agent(stop_signal: StopSignal, agent: BrokerAgent) -> int:
 
 
 _LINE_EVERY_S = 10.0
-"""Between two lines where there is no screen to update."""
+"""Time between two progress lines without a terminal, in seconds."""
 _ERRORS_SHOWN = 5
 _WIDTH = 120
-"""Characters of a line of the table in a file."""
+"""Width of the table in a file, in characters."""
 
 
 def run_fleet(settings: FleetSettings) -> int:
-    """Run a fleet until its time is over, SIGTERM or SIGINT.
+    """Run a fleet until its time is over, or until SIGTERM or SIGINT.
 
     Returns:
-        0 when every broker has been registered, else 1.
+        0 if every broker has been registered, otherwise 1.
 
     Raises:
-        SetupError: It cannot run as it is.
+        SetupError: The fleet cannot run with these settings.
     """
     return uvloop.run(_run_fleet(StopSignal().listen(), settings))
 
@@ -125,7 +125,7 @@ async def _register(fleet: Fleet, settings: FleetSettings, screen: PlainConsole)
 async def _watch(
     fleet: Fleet, settings: FleetSettings, screen: PlainConsole, stop: asyncio.Event, start: float
 ) -> None:
-    """Show how things stand until it is over."""
+    """Show the progress until the end."""
     end = start + settings.duration_s if settings.duration_s else float("inf")
     with Live(console=screen, refresh_per_second=2) if screen.is_terminal else contextlib.nullcontext() as live:
         step_s = 0.5 if live is not None else _LINE_EVERY_S
@@ -141,7 +141,7 @@ async def _watch(
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Do something, unless told to stop first."""
+    """Run a coroutine until it ends or a stop is requested."""
     task = asyncio.create_task(work)
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake sql` and `routelake spark-sql`: DuckDB or Spark on the tables, for a question or a session."""
+"""`routelake sql` and `routelake spark-sql`: DuckDB or Spark on the tables, for one query or a session."""
 
 from __future__ import annotations
 
@@ -92,24 +92,24 @@ def spark_sql(
 
 
 def _is_session(query: str) -> bool:
-    """Return True if statements are asked for at a terminal."""
+    """Return True if statements are read from a terminal."""
     return not query and sys.stdin.isatty()
 
 
 def _run(
     query: str, split: Callable[[str], tuple[list[str], str]], run: Callable[[str], None], about: str = ""
 ) -> None:
-    """Run the statements of a query, or of standard input, which may be a person's terminal.
+    """Run the statements of a query, or those of standard input, which may be a terminal.
 
     Args:
-        query: The statements; empty: they come from standard input.
-        split: Divides text into whole statements and the rest.
-        run: Runs a statement and prints its result.
-        about: What there is besides the tables.
+        query: The statements. Empty: they come from standard input.
+        split: Function that divides a text into whole statements and the rest.
+        run: Function that runs a statement and prints its result.
+        about: Text about views and macros, in addition to the list of tables.
 
     Raises:
-        RoutelakeError: The first statement that failed; those before it have run. At a terminal it is reported, and the
-            next one asked for.
+        RoutelakeError: A statement failed. The earlier statements have run. At a terminal, the error is only reported,
+            and the session continues.
     """
     if not _is_session(query):
         whole, rest = split(query or sys.stdin.read())
@@ -139,7 +139,7 @@ def _run(
 
 
 def _split_at_end(text: str) -> tuple[list[str], str]:
-    """All of the text, if its last line ends a statement. DuckDB divides it."""
+    """Return the whole text if its last line ends a statement. DuckDB divides the text."""
     return ([text], "") if text.rstrip().endswith(";") else ([], text)
 
 
@@ -155,7 +155,7 @@ def _run_in_duckdb(connection: duckdb.DuckDBPyConnection, text: str, form: Form,
 
 
 def _print(connection: duckdb.DuckDBPyConnection, form: Form, limit: int | None) -> None:
-    """The rows of the statement that was run last, if it has any."""
+    """Print the rows of the last statement, if it has any."""
     columns = [(str(each[0]), str(each[1])) for each in connection.description or []]
     if not columns or columns == _COUNT:
         return
@@ -193,7 +193,7 @@ def _cell(value: Any) -> str:  # noqa: ANN401 (of any column)
 
 
 def _csv_value(value: Any) -> Any:  # noqa: ANN401 (of any column)
-    """For `csv_line`: numbers as numbers, of whatever size."""
+    """Return a value for `csv_line`. Numbers of any size stay numbers."""
     if isinstance(value, Decimal) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return str(value) if isinstance(value, float) else json_value(value)

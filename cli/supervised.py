@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gateways and fold as children of a supervisor: what it sends them, and what `cli.child` makes of that.
+"""Gateways and fold as children of a supervisor: the options that they get, and the decoder for `cli.child`.
 
-A child gets its options as one line of JSON on its standard input, which stays open: its end means that the
-supervisor is gone. The command line of a child only identifies it, for `ps` and for `wait_for_orphans`.
+A child gets its options as one line of JSON on its standard input. The input stays open, and its end shows that the
+supervisor has ended. The command line of a child only identifies the child, for `ps` and for `wait_for_orphans`.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _KINDS: Final[dict[str, type[Options]]] = {"gateway": GatewayOptions, "fold": Fo
 
 
 def child(kind: str, data: DataOptions, options: Options, name: str = "") -> Child:
-    """A gateway or a fold in a process of its own.
+    """Return a gateway or a fold as a child process.
 
     Args:
         kind: ``gateway`` or ``fold``.
-        data: The options of its data.
-        options: Its other options.
-        name: In messages; by default the kind.
+        data: Options of the data.
+        options: Other options.
+        name: Name in messages. Default: the kind.
     """
     command = [sys.executable, "-m", "cli.child", kind, "--data-dir", str(data.data_dir), "--name", name or kind]
-    settings = json.dumps(msgspec.to_builtins([data, options], enc_hook=str))  # ASCII, so that any path passes
+    settings = json.dumps(msgspec.to_builtins([data, options], enc_hook=str))  # ASCII, so that any path can be sent
     return Child(name or kind, command, has_secrets=kind == "gateway", settings=settings.encode() + b"\n")
 
 
 def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], data: DataOptions) -> list[Child]:
-    """The gateway processes; several share their ports, each under an id of its own."""
+    """Return the gateway processes. Several gateways share their ports, and each has its own id."""
     http, remoting = map(str, listen)
     worker_options = replace(options, http=http, remoting=remoting, gateway_id=options.id(listen), workers=1)
     if options.workers == 1:
         return [child("gateway", data, worker_options)]
-    sockets = Path(tempfile.mkdtemp(prefix="routelake-"))  # for this user alone; a short path, unix(7)
+    sockets = Path(tempfile.mkdtemp(prefix="routelake-"))  # only for this user, and with a short path, unix(7)
     atexit.register(shutil.rmtree, sockets, ignore_errors=True)
 
     def worker(number: int) -> Child:
@@ -67,13 +67,13 @@ def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], data: DataO
 
 
 def supervise(children: list[Child], data: DataOptions, listen: tuple[Listen, Listen], options: GatewayOptions) -> int:
-    """Run children until told to stop."""
+    """Run children until a stop is requested. Returns the exit code."""
     http, remoting = listen
     scheme = "https" if options.tls.is_enforced else "http"
     data.make()
     supervisor = Supervisor(
         children,
-        # A gateway that answers from the tables alone waits for Spark.
+        # A gateway that answers only from the tables waits for Spark.
         ready_url=f"{scheme}://{http.local}/readyz{'?strict' if options.reads is Reads.COMMITTED else ''}",
         ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on {scheme}://{http}, data in {data.data_dir}",
     )
@@ -81,7 +81,7 @@ def supervise(children: list[Child], data: DataOptions, listen: tuple[Listen, Li
 
 
 def settings_of(kind: str, text: str) -> tuple[DataOptions, Any]:
-    """The options that a supervisor sent to a child."""
+    """Decode the options that a supervisor sent to a child."""
     data, options = json.loads(text)
 
     def path(_: type, value: str) -> Path:

@@ -73,10 +73,10 @@ def put(data_dir: Folder, url: Url) -> None:
 
 @contextmanager
 def lake_folder(data_dir: Path, url: str) -> Iterator[Path]:
-    """A folder ``lake`` with the tables to read: those of --lake, fetched for as long as this holds, or of --data-dir.
+    """Yield a folder with the tables to read: those of --data-dir, or a temporary download of those of --lake.
 
     Raises:
-        SetupError: There is no lake, or it cannot be fetched.
+        SetupError: There is no lake, or it cannot be downloaded.
     """
     place = lake_place(data_dir, url)
     if not place.url:
@@ -138,7 +138,7 @@ def copy(
     path = sqlite_path(source or f"sqlite://{data_dir.resolve()}/events.db")
     with acting_as_owner(data_dir), closing(lock_lake(lake_dir)):
         moved = move(path, partial(KafkaTarget, to), _say)
-        shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it names the old log
+        shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it refers to the old log
     print(f"{path}: moved to {moved.to}, offsets {moved.extent.first} to {moved.extent.end - 1}")
     print(f"  verified: every record has its offset, time, key and payload there ({moved.copied} were new)")
     print(f"  from now on, use --event-log {moved.to}{f' --event-log-config {log_config}' if log_config else ''}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a whole: its name, its version, completion, and its answer to a slip of the hand."""
+"""The command line as a whole: name, version, completion, and suggestions after a misspelled command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typer._click.formatting import HelpFormatter
 
 _COMPLETE_VAR: Final = "_ROUTELAKE_COMPLETE"
-"""By this variable a shell's completion asks for words; the script ./routelake looks at it, too."""
+"""Variable by which a shell's completion asks for words. The script ./routelake reads it too."""
 
 _LONGEST_SENTENCE: Final = 300
 
@@ -49,19 +49,19 @@ _EXTRAS_OF: Final = {"gateway": "gateway", "serve": "server"}
 _UNREADABLE: Final = re.compile(r"\w+ '(.+)' is not readable\.")
 
 _OF_OTHER_SERVERS: Final = ("--port", "--host", "--listen")
-"""Options that say where others listen."""
+"""Options with which other servers set their address."""
 
 _USER_INFO: Final = re.compile(r"://[^/?#\s'\"]*@")
-"""Part of an address that may hold a password."""
+"""Part of an address that may have a password."""
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
 TEXT: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
-"""For every `typer.Typer`: help without boxes, which a narrow terminal would cut."""
+"""Settings of every `typer.Typer`: help without boxes, because a narrow terminal would cut boxes."""
 
 
 class Commands(TyperGroup):
-    """A group that names the nearest command for a name that it does not have, in whatever letter case."""
+    """A group that suggests the nearest command for an unknown name, in any letter case."""
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """See `TyperGroup`. Raises UsageError."""
@@ -83,7 +83,7 @@ class Commands(TyperGroup):
         return "."
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Each with its whole first sentence, where click would cut it to a line."""
+        """List each command with its whole first sentence. click would cut it to one line."""
         rows = []
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
@@ -93,14 +93,14 @@ class Commands(TyperGroup):
             formatter.write_dl(rows)
 
     def nearest(self, ctx: Context, word: str) -> str | None:
-        """The command whose name is most like a word, if one is."""
+        """Return the command with the most similar name, or None."""
         names = {name.lower(): name for name in self.list_commands(ctx)}
         found = get_close_matches(word.lower(), names, n=1)
         return names[found[0]] if found else None
 
 
 def group(about: str, cls: type[Commands] = Commands) -> typer.Typer:
-    """An empty group of commands, whose help begins with `about`; called without a command it shows that help."""
+    """Return an empty group of commands. Its help begins with `about`. Without a command it shows the help."""
     return typer.Typer(
         cls=cls,
         help=about,
@@ -111,10 +111,10 @@ def group(about: str, cls: type[Commands] = Commands) -> typer.Typer:
 
 
 def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
-    """Run the command line; whatever goes wrong on purpose is one line on standard error.
+    """Run the command line. An expected error becomes one line on standard error.
 
     Returns:
-        The exit code: 2 for what cannot be started as things are, or be understood.
+        The exit code. It is 2 if the command line is not valid, or if the command cannot start with these settings.
     """
     if _COMPLETE_VAR in os.environ:
         from typer._completion_classes import completion_init
@@ -127,11 +127,11 @@ def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
 
 
 def guarded(main: Callable[[], Any], words: Sequence[str]) -> int:
-    """Run a program; whatever goes wrong on purpose is one line on standard error.
+    """Run a program. An expected error becomes one line on standard error.
 
     Args:
-        main: Returns the exit code; None: 0.
-        words: The command line.
+        main: Function that returns the exit code. None means 0.
+        words: Words of the command line.
     """
     try:
         with _harmless_output():
@@ -154,7 +154,7 @@ def guarded(main: Callable[[], Any], words: Sequence[str]) -> int:
 
 @contextmanager
 def _harmless_output() -> Iterator[None]:
-    """While a command runs, what it prints holds nothing that a terminal obeys, whoever chose the text."""
+    """Escape control characters in all output of the block, because peers choose some of the text."""
     stream = sys.stdout
     with redirect_stdout(cast("IO[str]", HarmlessOutput(stream))):
         yield
@@ -166,7 +166,7 @@ _NEXT_STEPS: Final = {
     "the peer's certificate was not accepted": "Set --tls-ca to a PEM file of its authority",
     "connection lost: closed by the peer": "If its port requires TLS, set --tls",
 }
-"""End of the message of a client that says what failed -> the option that is missing."""
+"""Next step for an error of a client, by a part of its message."""
 
 
 def _with_next_step(message: str) -> str:
@@ -180,7 +180,7 @@ def _refuse(message: str, code: int) -> int:
 
 
 def _what_to_install(error: ModuleNotFoundError, words: Sequence[str]) -> str:
-    """Raises ModuleNotFoundError: it is no package of an extra."""
+    """Return the advice for a missing package. Raises ModuleNotFoundError if it is not a package of an extra."""
     package = (error.name or "").partition(".")[0]
     extras = [extra for extra, packages in _EXTRAS.items() if package in packages]
     if not extras:
@@ -190,7 +190,7 @@ def _what_to_install(error: ModuleNotFoundError, words: Sequence[str]) -> str:
 
 
 def _plain(error: UsageError) -> str:
-    """The message; one for an option that is missing says what the option is for."""
+    """Return the message of an error. For a missing option, it has the purpose of the option."""
     if isinstance(error, NoSuchOption):
         meant = " or ".join(error.possibilities or ())
         if error.option_name in _OF_OTHER_SERVERS and error.ctx is not None:
@@ -210,7 +210,7 @@ def _plain(error: UsageError) -> str:
 
 
 def _whose(path: Path) -> str:
-    """Name the owner of a path that this user may not read."""
+    """Return a message about a path that this user may not read, with its owner."""
     readers = ", or start routelake with --data-mode 750 so that its group may read it" if path.is_dir() else ""
     return f"{path} belongs to {owner_of(path)}, and you may not read it. Run this command as that user{readers}."
 
@@ -222,7 +222,7 @@ def _where_help_is(error: UsageError) -> str:
 
 
 def version() -> str:
-    """``routelake 0.1.0 (commit cd1c7f2)``: pyproject's version and, in a clone, its commit."""
+    """Return ``routelake 0.1.0 (commit cd1c7f2)``: pyproject's version and, in a clone, its commit."""
     found = f"routelake {release()}"
     if not (_ROOT / ".git").exists():
         return found
@@ -240,7 +240,7 @@ def version() -> str:
 
 
 class Shell(StrEnum):
-    """For which there is a completion script."""
+    """Shells with a completion script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -254,7 +254,7 @@ def completion(
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(prog_name="routelake", complete_var=_COMPLETE_VAR, shell=shell.value)
-    # bash hands over what was typed; the others would look for the name on PATH
+    # bash passes the typed word, while the other shells would search for the name on PATH
     program = _ROOT / "routelake" if PROGRAM == "./routelake" else Path(sys.executable).with_name("routelake")
     print(re.sub(r" routelake(?=[)\"])", lambda _: " " + shlex.quote(str(program)), script))
 

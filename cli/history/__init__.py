@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake history`: what was, who did it; from a running gateway or from the tables alone."""
+"""`routelake history`: past changes and their senders, from a running gateway or from the tables alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that the commands of `routelake history` share, and what they come to."""
+"""Options that the commands of `routelake history` share, and their values."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class Asking(Options):
     http_token: HttpToken = ""
 
     def source(self, context: typer.Context) -> Source:
-        """Place to ask: that of the command line before that of variables.
+        """Return the place to ask. Options on the command line win over variables.
 
         Raises:
-            SetupError: Both are said, there are no tables, or the token cannot be read.
+            SetupError: The options contradict each other, there are no tables, or the token cannot be read.
         """
         from cli.history.source import of_gateway, of_tables
 
@@ -112,18 +112,18 @@ class ShownWhole(Options):
 
     @property
     def form(self) -> Form:
-        """A table, JSON or CSV. Raises SetupError."""
+        """Form of the output: a table, JSON or CSV. Raises SetupError."""
         return Form.of(as_json=self.as_json, as_csv=self.as_csv)
 
     @property
     def zone(self) -> tzinfo | None:
-        """Zone of times; None: this machine's. Raises SetupError."""
+        """Time zone of the output. None: this machine's. Raises SetupError."""
         from cli.history.show import time_zone
 
         return time_zone(self.time_zone)
 
     def window(self, from_: str, to: str) -> dict[str, str]:
-        """``from`` and ``to`` as HTTP has them, as far as they are said. Raises SetupError."""
+        """Return ``from`` and ``to`` as HTTP parameters, if they are set. Raises SetupError."""
         from cli.history.show import point_in_time
 
         now, zone = datetime.now(UTC), self.zone
@@ -142,7 +142,7 @@ class Shown(ShownWhole):
 
     @property
     def rows(self) -> int | None:
-        """The greatest number of rows; None: all."""
+        """Maximum number of rows. None: all."""
         return _TABLE_ROWS if self.limit is None and not (self.as_json or self.as_csv) else self.limit
 
 
@@ -167,7 +167,7 @@ class Filters(Options):
     outcome: Annotated[str, typer.Option("--outcome", help="Only applied, unchanged or rejected.")] = ""
 
     def query(self) -> dict[str, str]:
-        """The filters that are said, by their names in HTTP."""
+        """Return the filters that are set, by their names in HTTP."""
         return {_HTTP_NAMES.get(name, name): value for name, value in asdict(self).items() if value}
 
 

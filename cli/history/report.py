@@ -26,7 +26,7 @@ _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Name(StrEnum):
-    """The reports: `lake.history.reports.REPORTS`, which is not read for the help alone."""
+    """Names of the reports, as in `lake.history.reports.REPORTS`. The help does not import that module."""
 
     FLAPPING = "flapping"
     UNAVAILABLE = "unavailable"
@@ -117,7 +117,7 @@ def _query(name: Name, window: tuple[datetime, datetime], times: int) -> str:
 
 
 def _window(lake_dir: Path, asked_window: dict[str, str]) -> tuple[datetime, datetime]:
-    """Raises RoutelakeError."""
+    """Return the window of time of a report. Raises RoutelakeError."""
     from lake.history.history import History
     from lake.history.report import window
 
@@ -131,7 +131,11 @@ def _times(name: Name, times: int) -> dict[str, str]:
 def _from_gateway(
     address: str, token: str, name: Name, asked: dict[str, str], limit: int | None
 ) -> tuple[tuple[datetime, datetime], list[str], list[tuple[Any, ...]]]:
-    """Window, columns and rows; of more than ``limit`` rows as many pages as show that there are. RoutelakeError."""
+    """Return window, columns and rows from a gateway. If there are more than ``limit`` rows, return more than these.
+
+    Raises:
+        RoutelakeError: The gateway does not answer, or the answer is an error.
+    """
     from cli.history.source import of_gateway
     from lake.history.reports import TIME_COLUMNS
 

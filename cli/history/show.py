@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of `routelake history`: tables for people, JSON and CSV for programs; and times as people write them."""
+"""Output of `routelake history` as tables, JSON and CSV, and the parser of times on the command line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def show_changes(
 
     Args:
         pages: Changes, newest first.
-        form: A table; an object a line; CSV.
+        form: Table, JSON with one object per line, or CSV.
         limit: Maximum number. None: all.
         zone: Time zone of the table.
         events_not_in_tables: Number of events that may have changes and are not in the tables yet.
@@ -71,10 +71,10 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
     """Print intervals.
 
     Args:
-        pages: Of them, newest first.
-        form: A table; an object a line; CSV.
-        limit: How many at most; None: all.
-        zone: Of times in the table.
+        pages: Intervals, newest first.
+        form: Table, JSON with one object per line, or CSV.
+        limit: Maximum number. None: all.
+        zone: Time zone of the table.
     """
     if form is not Form.TABLE:
         found = list(limited(pages, limit))
@@ -105,7 +105,7 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
 
 
 def show_blame(found: Mapping[str, Any], form: Form, zone: tzinfo | None) -> None:
-    """Print the fields of a route. JSON is one object, as HTTP has it."""
+    """Print the fields of a route. JSON is one object, as in HTTP."""
     if form is Form.JSON:
         print(json.dumps(found, ensure_ascii=False))
         return
@@ -133,7 +133,7 @@ def show_blame(found: Mapping[str, Any], form: Form, zone: tzinfo | None) -> Non
 
 
 def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tzinfo | None) -> None:
-    """Print what is different; arguments as `show_changes`. JSON is one object, as HTTP has it."""
+    """Print differences. The arguments are those of `show_changes`. JSON is one object, as in HTTP."""
     remaining = iter(pages)
     first = next(remaining)
     rest = chain([first.differences], (page.differences for page in remaining))
@@ -165,12 +165,12 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
 
 
 def key_text(key: Mapping[str, Any]) -> str:
-    """A key's values, or a command's."""
+    """Return the values of a key or of a command as text."""
     return plain_text(" ".join(_value(value) for value in key.values() if value is not None))
 
 
 def values_text(row: Mapping[str, Any]) -> str:
-    """Changed values: ``perm 6 -> 4``; of a row that came or went, all it has."""
+    """Return changed values, such as ``perm 6 -> 4``. For an added or removed row, return all values."""
     before, after = row.get("before"), row.get("after")
     if before is None and after is None:
         return ""
@@ -187,7 +187,7 @@ def values_text(row: Mapping[str, Any]) -> str:
 
 
 def _change_row(rows: list[dict[str, Any]], zone: tzinfo | None) -> tuple[object, ...]:
-    """A line for rows that differ in their topics alone."""
+    """Return one line for rows that differ only in their topics."""
     row = rows[0]
     if len(rows) > 1:
         names = sorted(str(each.get("topic")) for each in rows)[:_SHOWN_TOPICS]
@@ -209,7 +209,7 @@ def _change_row(rows: list[dict[str, Any]], zone: tzinfo | None) -> tuple[object
 
 
 def who(actor: Mapping[str, Any]) -> str:
-    """User and address, or the gateway."""
+    """Return user and address, or the gateway."""
     user, peer = actor.get("user"), actor.get("peer")
     if user and peer:
         return f"{user} {peer}"
@@ -217,7 +217,7 @@ def who(actor: Mapping[str, Any]) -> str:
 
 
 def _likeness(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Neighbours with this in common are one line: an expiry changes a row for each topic."""
+    """Return the grouping key of a row. Neighbours with equal keys share a line, as an expiry changes many topics."""
     if not row.get("topic") or not row.get("tableName"):
         return (row["epoch"], row["offset"], row["seq"], row.get("brokerName"), row.get("tableName"))
     same = ("epoch", "offset", "eventTime", "command", "brokerName", "tableName")
@@ -225,7 +225,7 @@ def _likeness(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def limited(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> Iterator[list[dict[str, Any]]]:
-    """No more than so many rows, and no page more than is needed for them."""
+    """Yield at most ``limit`` rows, and read no more pages than needed."""
     left = limit
     for page in pages:
         if left is None:
@@ -238,13 +238,13 @@ def limited(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> Iterato
 
 
 def first_rows(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> tuple[list[dict[str, Any]], bool]:
-    """So many rows of a table, and whether there are more."""
+    """Return the first ``limit`` rows, and whether there are more."""
     rows = list(chain.from_iterable(limited(pages, None if limit is None else limit + 1)))
     return (rows, False) if limit is None else (rows[:limit], len(rows) > limit)
 
 
 def write_rows(pages: Iterable[list[dict[str, Any]]], form: Form, columns: tuple[str, ...]) -> None:
-    """Pages as CSV or as JSON, an object a line."""
+    """Write pages as CSV, or as JSON with one object per line."""
     from lake.history.change_json import csv_text
 
     for at, page in enumerate(pages):
@@ -260,18 +260,18 @@ def _value(value: Any) -> str:  # noqa: ANN401 (JSON)
 
 
 def plain_text(text: str) -> str:
-    """For a cell: nothing that a terminal would obey, and not too long."""
+    """Return a text for a cell: without control characters, and shortened if it is too long."""
     text = "".join(char if char.isprintable() else "?" for char in text)
     return text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 3] + "..."
 
 
 def time_of(text: str) -> datetime:
-    """A time of an answer."""
+    """Parse a time of an answer."""
     return datetime.fromisoformat(text)
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    """``writable readable 8/8 on broker-a, broker-b``, or a broker's."""
+    """Return the state of a topic, such as ``writable readable, 8 to write, ...``, or of a broker."""
     if "alive" in row:
         alive = ", ".join(each["brokerAddr"] for each in row["live"])
         known = " ".join(f"{key}={value}" for key, value in (row["brokerAddrs"] or {}).items())
@@ -284,10 +284,10 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def time_zone(name: str) -> tzinfo | None:
-    """A zone by its name in the IANA database; None, this machine's, without one.
+    """Return a time zone by its name in the IANA database. An empty name means this machine's zone (None).
 
     Raises:
-        SetupError: There is none of that name.
+        SetupError: The database has no zone of that name.
     """
     if not name:
         return None
@@ -299,16 +299,16 @@ def time_zone(name: str) -> tzinfo | None:
 
 
 def point_in_time(text: str, option: str, now: datetime, zone: tzinfo | None) -> str:
-    """Value of ``as_of`` and its like: an epoch, ``now``, or an RFC 3339 time in UTC.
+    """Return a point in time for parameters such as ``as_of``: an epoch, ``now``, or an RFC 3339 time in UTC.
 
     Args:
-        text: As somebody wrote it.
-        option: Where, for errors.
-        now: What it is relative to; aware.
-        zone: Of times that do not say theirs; None: this machine's.
+        text: Text on the command line.
+        option: Name of the option, for errors.
+        now: Base of relative times, with a time zone.
+        zone: Zone of times without a zone. None: this machine's.
 
     Raises:
-        SetupError: It is not one.
+        SetupError: The text is not a point in time.
     """
     found = text.strip().lower()
     if found == "now" or re.fullmatch(r"[0-9]{1,9}", found):
@@ -320,12 +320,12 @@ def point_in_time(text: str, option: str, now: datetime, zone: tzinfo | None) ->
 
 
 def local_text(time: datetime, zone: tzinfo | None) -> str:
-    """A time for people, to the millisecond, without its zone: `zone_text` says that once."""
+    """Return a local time with milliseconds and without its zone. The output has the zone once, from `zone_text`."""
     return time.astimezone(zone).isoformat(sep=" ", timespec="milliseconds")[:23]
 
 
 def zone_text(time: datetime, zone: tzinfo | None) -> str:
-    """A zone for people, as it is at a time: ``CET (UTC+01:00)``."""
+    """Return the zone at a time, such as ``CET (UTC+01:00)``."""
     local = time.astimezone(zone)
     offset = local.isoformat()[-6:]
     name = str(zone) if isinstance(zone, ZoneInfo) else local.tzname() or ""
@@ -333,7 +333,7 @@ def zone_text(time: datetime, zone: tzinfo | None) -> str:
 
 
 def _parse_time(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
-    """In UTC."""
+    """Parse a time, and return it in UTC, or None."""
     try:
         ago = _AGO.fullmatch(text)
         if ago is not None and any(ago.groups()):
@@ -352,7 +352,7 @@ def _parse_time(text: str, now: datetime, zone: tzinfo | None) -> datetime | Non
 
 
 def _on_a_day(day: str | None, clock: str | None, now: datetime, zone: tzinfo | None) -> datetime:
-    """Midnight where no time is said; the last such time where no day is."""
+    """Combine day and time. Without a time it is midnight. Without a day it is the last such time."""
     today = now.date()
     date = (
         today - timedelta(days=1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One client of ``GET /v1/...``, for a gateway or for tables: the answers of `routelake history`.
+"""Client for ``GET /v1/...`` at a gateway or from tables, for `routelake history`.
 
-For tables, the functions behind those paths are called in this process. The routes of `api.http` themselves are not:
-FastAPI takes as long to import as all that a command does.
+For tables, the functions behind those paths are called in this process. The routes of `api.http` are not used, because
+the import of FastAPI takes as long as the rest of a command.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from lake.history.history import History
 
 Asked = Mapping[str, str]
-"""Parameters as in a URL."""
+"""Parameters of a request, as in a URL."""
 Answer = dict[str, Any]
-"""JSON of an answer."""
+"""Decoded JSON of an answer."""
 Get = Callable[[tuple[str, ...], Asked], Answer]
-"""The answer to a GET of a path, given in parts, without ``/v1``. Raises RoutelakeError."""
+"""Function that returns the answer to a GET. The path is in parts, without ``/v1``. Raises RoutelakeError."""
 
 _PAGE: Final = 1000
 _TIMEOUT_S: Final = 120.0
@@ -48,44 +48,44 @@ class DiffPage(NamedTuple):
 
 
 class Source:
-    """Answers questions about the past. All methods raise RoutelakeError.
+    """Source of the history. All methods raise RoutelakeError.
 
     Args:
-        connect: A context in which to ask.
+        connect: Function that returns a context for requests.
     """
 
     def __init__(self, connect: Callable[[], AbstractContextManager[Get]]) -> None:
-        """Nothing is asked yet."""
+        """Create a source. It sends no request yet."""
         self._connect = connect
 
     def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
-        """Pages of changes, newest first."""
+        """Return pages of changes, newest first."""
         return (found["changes"] for found in self._pages(("changes",), asked, page))
 
     def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
-        """Pages of differences; at least one."""
+        """Return pages of differences, at least one."""
         pages = self._pages(("diff",), asked, page)
         return (DiffPage(found["from"], found["to"], found["differences"]) for found in pages)
 
     def timeline(self, kind: str, name: str, asked: Asked) -> Iterator[list[dict[str, Any]]]:
-        """Pages of intervals of one of ``topics`` or ``brokers``, newest first.
+        """Return pages of intervals of one topic (``topics``) or broker group (``brokers``), newest first.
 
         ``asked`` may have ``from`` and ``to``.
         """
         return (found["intervals"] for found in self._pages((kind, name, "timeline"), asked))
 
     def blame(self, topic: str, as_of: str) -> Answer:
-        """The origin of each field of a topic's route."""
+        """Return the origin of each field of a topic's route."""
         with self._connect() as get:
             return get(("topics", topic, "blame"), {"as_of": as_of})
 
     def events_not_in_tables(self) -> int:
-        """Number of events that a gateway has and the tables do not have yet; 0 if only the tables are read."""
+        """Return the number of events that are not in the tables yet. If only the tables are read, it is 0."""
         with self._connect() as get:
             return int(get(_FOLD_HEALTH, {})["lag"]["events"])
 
     def report(self, name: str, asked: Asked) -> Iterator[Answer]:
-        """Pages of a report of a gateway; at least one."""
+        """Return pages of a gateway's report, at least one."""
         return self._pages(("reports", name), asked)
 
     def _pages(self, path: tuple[str, ...], asked: Asked, page: int = _PAGE) -> Iterator[Answer]:
@@ -100,7 +100,7 @@ class Source:
 
 
 def of_tables(place: LakePlace) -> Source:
-    """The tables in a folder or at a URL, beside a running routelake or without one.
+    """Return a source for the tables in a folder or at a URL. routelake may run or not.
 
     Raises:
         SetupError: There are no tables, or the URL is unusable.
@@ -118,18 +118,18 @@ def of_tables(place: LakePlace) -> Source:
 
 
 def of_gateway(address: str, token: str = "") -> Source:
-    """A running gateway.
+    """Return a source for a running gateway.
 
     Args:
-        address: host:port, or a URL.
-        token: Bearer token; empty for none.
+        address: Address as host:port, or a URL.
+        token: Bearer token, or empty.
     """
     url = (address if "://" in address else f"http://{address}").rstrip("/")
     return Source(partial(_connected, url, {"authorization": f"Bearer {token}"} if token else {}))
 
 
 def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answer:
-    """The answer of `api.http.routes_history`, from the same functions."""
+    """Return the same answer as `api.http.routes_history`, from the same functions."""
     from lake.history import change_json as shown
     from lake.history.changelog import list_changes
     from lake.history.diff import diff
@@ -216,6 +216,6 @@ def _from_gateway(client: httpx.Client, url: str, path: tuple[str, ...], asked: 
         raise RoutelakeError(f"{url} is not a routelake gateway: {where} is answered with status {answer.status_code}")
     if answer.status_code == httpx.codes.UNAUTHORIZED:
         raise RoutelakeError(f"{url} requires an account. Set --http-token file:PATH, or ROUTELAKE_HTTP_TOKEN")
-    if answer.status_code != httpx.codes.OK and path != _FOLD_HEALTH:  # 503: the fold is down; the lag is there
+    if answer.status_code != httpx.codes.OK and path != _FOLD_HEALTH:  # 503: the fold is down, but the lag is there
         raise RoutelakeError(str(found.get("detail", f"status {answer.status_code}")))
     return found

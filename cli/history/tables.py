@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake history verify` and `rebuild`: a proof of the tables, and the interval tables written again.
+"""`routelake history verify` and `rebuild`: verification of the tables, and a rebuild of the interval tables.
 
 See docs/reference/tables.md, "A proof" and "Intervals".
 """
@@ -66,7 +66,7 @@ def verify(
 
 
 def _log(url: str) -> LogReader | None:
-    """The event log, if it can be read."""
+    """Return the event log, or None if it cannot be read."""
     from eventlog.open import open_reader
 
     try:
@@ -94,7 +94,7 @@ def _say(line: str) -> None:
 
 
 def _digests(texts: Sequence[str]) -> dict[int, str]:
-    """Epoch to digest. Raises SetupError."""
+    """Parse the digests by epoch. Raises SetupError."""
     found: dict[int, str] = {}
     for text in texts:
         epoch, colon, digest = text.partition(":")
@@ -142,7 +142,7 @@ def _of_folder(lake_dir: Path) -> Iterator[Path]:
 
 @contextmanager
 def _of_store(url: str) -> Iterator[Path]:
-    """A copy that is taken as by a fold, and published in the end."""
+    """Yield a copy of the tables that is downloaded under the lease of a fold, and publish it at the end."""
     from lake.delta.ddl import LAKE_FILE
     from lake.lease import LeasedLake
     from lake.store import open_store
