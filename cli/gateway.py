@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake serve` and `gateway`: gateways, with the fold and alone; and `health`."""
+"""`routelake serve` (gateways with the fold), `gateway` (gateways alone) and `health`."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def check_log(url: str, data_dir: Path) -> None:
         data_dir: Data directory. It may not exist yet.
 
     Raises:
-        SetupError: The URL has an unknown form, the folder is missing or not writable, the file is not a SQLite
+        SetupError: The URL has an unknown form, or the folder is missing or not writable. Or the file is not a SQLite
             database, or the file of --event-log-config cannot be used.
     """
     if not url:

@@ -60,7 +60,7 @@ def cost_bytes(key: str, head: bytes, payload_bytes: int) -> int:
     """
     inflated = inflated_bytes(head[:HEAD_BYTES])
     if inflated is None:
-        return payload_bytes  # quarantined as it is
+        return payload_bytes  # the record is quarantined without decoding
     size = max(inflated, payload_bytes)
     if key == KEY_KV:
         return size + KV_BYTES

@@ -27,7 +27,7 @@ def at_start(error: Exception) -> type[UnavailableError | SetupError]:
 
 
 def advice(error: OSError, option: str) -> str:
-    """Return what an operator does about a folder that cannot be written, as a sentence.
+    """Return the remedy for a folder that cannot be written, as a sentence.
 
     Args:
         error: Error of the write.

@@ -34,8 +34,8 @@ _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 class StopSignal:
     """Stop request from SIGTERM, SIGINT or `set`, through a pipe. Several requests count as one.
 
-    A signal handler runs between any two instructions of the main thread. The main thread may hold the lock of an
-    Event, a Condition or a log at that time, and a handler that needs the lock would wait forever. To write to a pipe
+    A signal handler runs between any two instructions of the main thread. At that time the main thread may hold the
+    lock of an Event, a Condition or a log. A handler that needs the same lock would wait forever. To write to a pipe
     needs no lock. The handlers stay until the process ends, so that a second signal does not change the exit code.
 
     Source: Python's ``signal`` module, "Execution of Python signal handlers"; signal-safety(7).

@@ -2,9 +2,9 @@
 """`routelake serve`: the gateway and the fold as child processes, supervised and restarted.
 
 A crashed child is started again after a pause. The pause doubles with each crash in a row (0.5 s to 30 s). After the
-child has run for a minute, the pause is short again. If the first start of a child ends with exit code 2, the child
-cannot start with these settings (port in use, lake held by another fold, ...). Its own message has the remedy, and
-`serve` stops with that code.
+child has run for a minute, the pause is short again. Exit code 2 at the first start of a child means that it cannot
+start with these settings (port in use, lake held by another fold, ...). Its own message has the remedy, and `serve`
+stops with that code.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _times(name: Name, times: int) -> dict[str, str]:
 def _from_gateway(
     address: str, token: str, name: Name, asked: dict[str, str], limit: int | None
 ) -> tuple[tuple[datetime, datetime], list[str], list[tuple[Any, ...]]]:
-    """Return window, columns and rows from a gateway. If there are more than ``limit`` rows, return more than these.
+    """Return window, columns and rows of a report from a gateway. Read no more pages after ``limit`` rows are exceeded.
 
     Raises:
         RoutelakeError: The gateway does not answer, or the answer is an error.

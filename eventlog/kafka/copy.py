@@ -31,7 +31,7 @@ _TIME_TYPE: Final = "message.timestamp.type"
 
 
 class KafkaTarget:
-    """A `eventlog.copy.Target`.
+    """An `eventlog.copy.Target` in Kafka.
 
     Args:
         url: URL of the Kafka log. The first offset is added to the topic's name (`eventlog.urls.first_offset`).

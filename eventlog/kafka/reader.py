@@ -20,7 +20,8 @@ from eventlog.urls import first_offset
 from schemas.errors import UnavailableError
 
 ANSWER_S: Final = 60.0
-"""Maximum time that a request may stay unanswered, in seconds. It is long, because a restart of the fold is longer."""
+"""Maximum time that a request may stay unanswered, in seconds. It is long, because a fold that gives up is restarted,
+which takes longer."""
 
 _NEW_TOPIC_S: Final = 3.0
 """Maximum time until all brokers know a new topic, in seconds."""

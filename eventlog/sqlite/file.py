@@ -40,7 +40,7 @@ def open_for_writing(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
 
     Raises:
         SetupError: The file is not an event log of this format.
-        sqlite3.Error: SQLite fails; `sqlite_errors` converts the error.
+        sqlite3.Error: SQLite fails. `sqlite_errors` converts the error.
     """
     writer = _connect(path, "rwc", busy_timeout_s)
     try:
@@ -64,7 +64,7 @@ def connect_reader(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite
     """Open a connection that only reads an existing log. The caller serialises its use between threads.
 
     Raises:
-        sqlite3.Error: SQLite fails; `sqlite_errors` converts the error.
+        sqlite3.Error: SQLite fails. `sqlite_errors` converts the error.
     """
     reader = _connect(path, "rw", busy_timeout_s)
     reader.execute("PRAGMA query_only = ON")
@@ -93,7 +93,7 @@ def mark_moved(path: Path, to: str) -> None:
     """Mark the log as moved, in the file itself and not in its WAL. No other process may have the log open.
 
     Raises:
-        sqlite3.Error: SQLite fails; `sqlite_errors` converts the error.
+        sqlite3.Error: SQLite fails. `sqlite_errors` converts the error.
     """
     with contextlib.closing(_connect(path, "rw", BUSY_TIMEOUT_S)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")

@@ -81,7 +81,7 @@ class SqliteLog:
     """An `EventLog` in a SQLite file.
 
     Args:
-        path: Path of the file. The file is created if it does not exist; its directory must exist.
+        path: Path of the file. The file is created if it does not exist. Its directory must exist.
         stamps: Source of event times, called under the write lock.
         busy_timeout_s: Maximum wait for other processes before UnavailableError, in seconds.
 

@@ -128,7 +128,7 @@ def prove(path: Path) -> None:
 
     Raises:
         SetupError: The file and its WAL do not belong together, or records are missing.
-        sqlite3.Error: SQLite cannot read the log; see `eventlog.sqlite.file.sqlite_errors`.
+        sqlite3.Error: SQLite cannot read the log. See `eventlog.sqlite.file.sqlite_errors`.
     """
     wal = path.with_name(path.name + "-wal")
     has_wal = _size(wal) > 0

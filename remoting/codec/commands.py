@@ -8,11 +8,11 @@ RocketMQ, "required" is not enforced (RemotingCommand.decodeCommandCustomHeader)
 request     outcome of nulls
 ==========  ==================================================================================================
 100         namespace or key null: SYSTEM_ERROR. A null value is stored
-102, 205,   OK, nothing happens: the exception is swallowed, or no such row can exist
+102, 205,   OK, nothing happens: the exception is ignored, or no such row can exist
 216, 327
 103         no brokerId: SYSTEM_ERROR. clusterName, brokerName or brokerAddr null: OK, nothing happens
-104         A name null: OK, nothing happens (in RocketMQ the live row of (clusterName, brokerAddr) goes). brokerId
-            null: half of it happens, which the fold knows
+104         A name null: OK, nothing happens (RocketMQ removes the live row of (clusterName, brokerAddr)). brokerId
+            null: half of it happens, and the state machine handles this
 322, 904    clusterName or brokerAddr null: SYSTEM_ERROR. brokerName null: OK, nothing happens (in RocketMQ the
             live row of (clusterName, brokerAddr) is refreshed; here liveness also belongs to a brokerName)
 ==========  ==================================================================================================
@@ -125,8 +125,8 @@ def read_route_query(command: RemotingCommand) -> tuple[str | None, bool, str | 
     """Read the topic, the dialect and the zone of a GET_ROUTEINFO_BY_TOPIC.
 
     Returns:
-        The topic; whether the answer has fastjson's dialect with unquoted numeric keys; the zone if the answer is to be
-        filtered by it, otherwise None. ZoneRouteRPCHook encodes a filtered answer again, in that dialect.
+        The topic, whether the answer has fastjson's dialect with unquoted numeric keys, and the zone. The zone is None
+        unless the answer is to be filtered by it. ZoneRouteRPCHook encodes a filtered answer again, in that dialect.
 
     Source: GetRouteInfoRequestHeader, ClientRequestProcessor.getRouteInfoByTopic, ZoneRouteRPCHook.doAfterResponse.
     """

@@ -127,7 +127,7 @@ class Connection(Secured):
         has_spoken: Whether the peer has sent a complete request.
         has_registered: Whether a broker has registered over the connection. Handlers set it.
         is_tls: Whether the connection is encrypted.
-        certificate_names: Names in the peer's verified certificate; empty without one.
+        certificate_names: Names in the peer's verified certificate. Empty without one.
         known: Data that the handler keeps about the peer.
         close_reason: Reason why the connection was closed, or None while it is open.
     """

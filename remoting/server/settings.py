@@ -9,7 +9,7 @@ from remoting.codec.frame import DEFAULT_FRAME_LIMIT_BYTES
 
 
 class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the server. The defaults are for production; tests shorten the times."""
+    """Bounds of the server. The defaults are for production. Tests use shorter times."""
 
     frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES
     """Size of one frame. A larger one closes the connection. RocketMQ accepts 16 MiB."""

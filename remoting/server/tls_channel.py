@@ -69,7 +69,7 @@ class Secured(asyncio.Protocol):
 
         Args:
             transport: Transport to use from now on.
-            names: Names in the client's verified certificate; empty without one.
+            names: Names in the client's verified certificate. Empty without one.
         """
         raise NotImplementedError
 

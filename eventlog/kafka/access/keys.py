@@ -82,7 +82,7 @@ _FAMILIES: Final = {
 
 
 def objection(key: str) -> str:
-    """Return the problem with a property; empty if it is supported."""
+    """Return the problem with a property, or "" if it is supported."""
     if key in KNOWN:
         return ""
     if key in _SAID:

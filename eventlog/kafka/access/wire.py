@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The four Kafka requests of the access probe, in their oldest versions.
 
-A frame is its size (4 bytes), then for a request: api key, version, correlation id, client id; for an answer:
-correlation id. Source: https://kafka.apache.org/protocol, and kafka.net.connection of kafka-python.
+A frame is its size (4 bytes) and a header. The header of a request is api key, version, correlation id and client id.
+The header of an answer is the correlation id. Source: https://kafka.apache.org/protocol, and kafka.net.connection of
+kafka-python.
 """
 
 from __future__ import annotations
