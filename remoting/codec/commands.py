@@ -125,8 +125,8 @@ def read_route_query(command: RemotingCommand) -> tuple[str | None, bool, str | 
     """Read the topic, the dialect and the zone of a GET_ROUTEINFO_BY_TOPIC.
 
     Returns:
-        The topic, whether the answer has fastjson's dialect with unquoted numeric keys, and the zone. The zone is None
-        unless the answer is to be filtered by it. ZoneRouteRPCHook encodes a filtered answer again, in that dialect.
+        The topic, whether the answer has fastjson's dialect with unquoted numeric keys, and the zone. Without a filter
+        by zone, the zone is missing (None). ZoneRouteRPCHook encodes a filtered answer again, in that dialect.
 
     Source: GetRouteInfoRequestHeader, ClientRequestProcessor.getRouteInfoByTopic, ZoneRouteRPCHook.doAfterResponse.
     """
