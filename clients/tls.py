@@ -36,7 +36,7 @@ class ClientTls:
     insecure: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """For any number of connections.
+        """Create the TLS context for any number of connections.
 
         Raises:
             SetupError: A file cannot be used, or a key has no certificate.

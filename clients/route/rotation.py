@@ -4,7 +4,7 @@
 The chosen server is kept while it answers, even with an error. If it is unreachable or does not answer, the next one in
 the (shuffled) list is asked within the same call. The failed server is skipped for a time that doubles with each
 failure. If all servers are skipped, the one that is due first is asked first, so a call never fails without a try.
-Preferred servers (those that announce changes at once) come before the others, unless they are skipped.
+Preferred servers (those that announce changes immediately) come before the others, unless they are skipped.
 
 RocketMQ's client does not retry within a call and has no back-off. Its call fails, and its next call asks the next one.
 
