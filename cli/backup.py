@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``routelake backup`` and ``routelake restore``; see docs/how-to/operate/backup-restore.md."""
+"""``routelake backup`` and ``routelake restore``. See docs/how-to/operate/backup-restore.md."""
 
 from __future__ import annotations
 

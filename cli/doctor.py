@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``routelake doctor``; see docs/how-to/operate/repair-data.md."""
+"""``routelake doctor``. See docs/how-to/operate/repair-data.md."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class ResumingLog:
 
 
 class LogWorker:
-    """The gateway's connection to its writer process; an `eventlog.group_commit.LogClient`.
+    """The gateway's connection to its writer process. It is an `eventlog.group_commit.LogClient`.
 
     Args:
         log_url: URL of the log, as for `open_log`.
@@ -165,7 +165,7 @@ class LogWorker:
         if self._process is None:
             return
         if not self._is_open:
-            self._process.kill()  # it has nothing to finish, and Kafka's client takes long to end
+            self._process.kill()  # no append to finish, and Kafka's client closes slowly
         elif not self._ended:
             self._writer.write_eof()  # the process exits at the end of its input
         try:

@@ -102,7 +102,7 @@ def _outcome_document(one: Outcome) -> dict[str, str]:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """One line: ``50 requests: 49 done, 1 failed (broker-g 10.0.0.7:10911).``."""
+    """Return one line such as ``50 requests: 49 done, 1 failed (broker-g 10.0.0.7:10911).``."""
     parts = []
     for status in Status:
         of_it = [one for one in outcomes if one.status is status]

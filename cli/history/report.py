@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake history report`: brokers that flap, topics that could not be written; docs/how-to/analyze/reports.md."""
+"""`routelake history report`: reports on brokers, topics and clients. See docs/how-to/analyze/reports.md."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def register_topic_request(config: BrokerConfig, topic: TopicConfig) -> Remoting
 
 
 def query_data_version_request(config: BrokerConfig, data_version: DataVersion) -> RemotingCommand:
-    """QUERY_DATA_VERSION (BrokerOuterAPI.needRegister; oneway also a heartbeat, sendHeartbeatViaDataVersion)."""
+    """QUERY_DATA_VERSION (BrokerOuterAPI.needRegister). Oneway it is a heartbeat (sendHeartbeatViaDataVersion)."""
     return RemotingCommand(RequestCode.QUERY_DATA_VERSION, identity(config), encode_data_version(data_version))
 
 
