@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks: the event log's records as they travel through Spark, many in one row.
+"""Blocks: records of the event log on their way through Spark, many in one row.
 
-Spark costs time for each row, in its JVM and in its Python workers: several times what the state machine needs for a
-heartbeat. So a row of the stream holds the records of one shard, packed, in the order of their offsets. The source
-packs them (`pipelines.source`), the processor unpacks them (`pipelines.processor`). Between the two, Spark knows a
-block's shard and event time.
+Spark needs several times as long for a row, in its JVM and its Python workers, as the state machine for a heartbeat. So
+a row of the stream has many records of one shard, packed, in the order of their offsets. The source packs them
+(`pipelines.source`) and the processor unpacks them (`pipelines.processor`). In between, Spark only knows the shard and
+event time of a block.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ BLOCK_BYTES: Final = 4 * 1024 * 1024
 
 
 class Record(NamedTuple):
-    """One record of the event log, as a shard sees it.
+    """One record of the event log, for a shard.
 
     Attributes:
-        offset: Log offset.
-        event_time_ms: Event time, never less than that of the record before.
+        offset: Offset in the event log.
+        event_time_ms: Event time, never less than that of the previous record.
         key: Routing key.
         payload: Encoded event.
-        before_ms: The log's time before this record, to which records of other shards have moved it, too.
+        before_ms: Event time of the event log before this record, including records of other shards.
     """
 
     offset: int
@@ -46,7 +46,7 @@ class Block(NamedTuple):
     Attributes:
         shard: Grouping key of the shard.
         time_ms: Event time of the last record, which is the greatest.
-        data: The records, packed.
+        data: Packed records.
     """
 
     shard: int
@@ -59,11 +59,11 @@ _decoder: Final = msgspec.msgpack.Decoder(list[Record])
 
 
 def pack(records: Iterable[LogRecord], time_ms: int, shards: int) -> Iterator[Block]:
-    """Give each shard its records. A command for every group goes to all shards.
+    """Pack records into a block per shard. A command for every group goes to all shards.
 
     Args:
         records: Records in the order of their offsets.
-        time_ms: The log's time before the first of them.
+        time_ms: Event time of the event log before the first record.
         shards: Number of shards.
     """
     keys = shard_keys(shards)
@@ -83,7 +83,7 @@ def pack(records: Iterable[LogRecord], time_ms: int, shards: int) -> Iterator[Bl
 
 
 def unpack(blocks: Iterable[bytes]) -> list[Record]:
-    """The records of some blocks of one shard, in the order of their offsets. The blocks may come in any order."""
+    """Unpack the records of some blocks of one shard, in the order of their offsets. Blocks may be in any order."""
     parts = sorted((_decoder.decode(block) for block in blocks), key=lambda records: records[0].offset)
     return [record for part in parts for record in part]
 

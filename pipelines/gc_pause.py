@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's garbage collector in Spark's Python workers, where it costs more than the fold itself."""
+"""Limits for Python's garbage collector in Spark's Python workers, where it takes longer than the fold's own work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _seen_modules = 0
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """A batch makes millions of objects and no cycles; looking for some took more than half of the fold's time."""
+    """Disable the garbage collector in this context.
+
+    A batch makes millions of objects and no cycles. The search for cycles took more than half of the fold's time.
+    """
     gc.disable()
     try:
         yield
@@ -22,10 +25,10 @@ def gc_paused() -> Iterator[None]:
 
 
 def spare_imports() -> None:
-    """Take what has been imported out of the collector's sight. To be called before a task ends.
+    """Exclude imported modules from garbage collection. Call this before a task ends.
 
-    Spark has a worker collect its garbage after each task (pyspark.daemon), which looks through every object that
-    pandas, pyarrow and pyspark made when they were imported: 30 to 40 ms, three times in a micro-batch.
+    A worker of Spark collects garbage after each task (pyspark.daemon). That would scan every object from the import of
+    pandas, pyarrow and pyspark, which takes 30 to 40 ms, three times in a micro-batch.
     """
     global _seen_modules
     if len(sys.modules) != _seen_modules:

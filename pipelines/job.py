@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming query of the fold: event log, state machine, Delta tables, under one checkpoint.
+"""Streaming query of the fold: from the event log through the state machine to Delta tables, with one checkpoint.
 
     read_stream -> blocks of records (pipelines.blocks) -> transformWithState by shard
                 -> foreachBatch: collect the shards' parts, commit an epoch with delta-rs
 
-The checkpoint folder can be deleted at any time while the fold is stopped: the next start seeds its state from the
-tables at the last epoch and goes on from that log offset (lake.write.seed).
+While the fold is stopped, the checkpoint folder can be deleted at any time. The next start then reads its state from
+the tables at the last epoch and continues from that offset (lake.write.seed).
 """
 
 from __future__ import annotations
@@ -47,48 +47,48 @@ from schemas.tables import FOLD_HASTEN_FILE, FOLD_STATUS_FILE, ROUTE_CHANGE_TABL
 log = structlog.get_logger("routelake.fold")
 
 _WATERMARK_DELAY: Final = "1 millisecond"
-"""Spark drops what is not later than the watermark: so records of equal time, in two batches, are kept."""
+"""Spark drops records at or before the watermark. The delay keeps records of equal time in two batches."""
 _PACE_AT_MOST_S: Final = 10.0
-"""The tables are at most so far behind the event log, and as long as a batch takes."""
+"""Maximum seconds by which the tables are behind the event log, in addition to the duration of a batch."""
 _PACE_BURST_S: Final = 2.0
-"""Some changes after a quiet time are in the tables within a second each."""
+"""Processor seconds without a delay after a quiet time. So a few changes then reach the tables within a second each."""
 _STEP_AT_MOST_S: Final = 60.0
-"""A step of the intervals takes some seconds where millions of topics are new."""
+"""Maximum seconds to wait for a step of the interval tables. It takes some seconds if millions of topics are new."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldSettings:
-    """Everything the query needs to know."""
+    """Settings of the fold."""
 
     lake_dir: Path
-    """The lake, or with ``lake_url`` the copy of it that the fold commits to (`lake.publisher`)."""
+    """Folder of the lake, or with ``lake_url`` of its local copy, to which the fold commits (`lake.publisher`)."""
     checkpoint_dir: Path
     log_url: str
     scratch_dir: Path
     shards: int = 2
-    """On a cluster 0: those of the checkpoint, or as many as fit its cores."""
+    """Number of shards. 0 on a cluster: the number in the checkpoint, or one that fits its cores."""
     trigger_ms: int = 1_000
-    """A batch begins at most this often; 0: as soon as there is something to fold."""
+    """Minimum milliseconds between starts of batches. 0: a batch starts as soon as there are events."""
     cores: float = 0.1
-    """Cores that batches may use on average; 0: any. See `pipelines.source.Pace`."""
+    """Cores that batches may use on average. 0: no limit. See `pipelines.source.Pace`."""
     liveness_interval_s: float = 10.0
     retention_days: int = 30
     log_retention_hours: float = 24.0
     driver_memory: str = "1g"
     lake_url: str = ""
     standby: bool = False
-    """Whether to wait for the end of another fold that holds the lake at the URL."""
+    """True to wait until another fold that holds the lake at the URL ends."""
     cluster: Cluster | None = None
-    """Where executors are; None: in the fold's own JVM."""
+    """Cluster of the executors. None: they run in the fold's own JVM."""
 
     @property
     def spool_dir(self) -> Path:
-        """Folder for shard output that is too large for a row. Workers and driver both see it."""
+        """Folder for shard output that is too large for a row. Both workers and driver can access it."""
         return (self.scratch_dir if self.cluster is None else self.cluster.shared_dir) / "spool"
 
 
 def spark_session(settings: FoldSettings) -> SparkSession:
-    """A Spark session shaped for one small, low-latency query."""
+    """A Spark session for one small query with low latency."""
     from pipelines.session import session
 
     return session(
@@ -101,7 +101,7 @@ def spark_session(settings: FoldSettings) -> SparkSession:
 
 
 def with_shards(spark: SparkSession, settings: FoldSettings, cores: int) -> FoldSettings:
-    """The settings with a number of shards where none was asked for: the checkpoint's, else two a core."""
+    """Set the number of shards if it is 0: from the checkpoint, otherwise two per core."""
     if not settings.shards:
         shards = shards_for(cores, list(SHARD_KEYS))
         if _can_continue(settings.checkpoint_dir, settings.lake_dir):
@@ -112,7 +112,7 @@ def with_shards(spark: SparkSession, settings: FoldSettings, cores: int) -> Fold
 
 
 class FoldQuery:
-    """A running query over a lake it holds the lock of."""
+    """The running query of the fold. This process holds the lock of the lake."""
 
     def __init__(
         self,
@@ -141,12 +141,12 @@ class FoldQuery:
         )
         self._committing = threading.Lock()
         self._spool_dir = settings.spool_dir
-        shutil.rmtree(self._spool_dir, ignore_errors=True)  # what a batch left that was never written
+        shutil.rmtree(self._spool_dir, ignore_errors=True)  # files of a batch that was never written
         self._spool_dir.mkdir(parents=True)
         self.query = self._start(spark, seed)
 
     def _prepare_checkpoint(self) -> Seed:
-        """Decide whether the checkpoint can go on, else begin a new one from the tables."""
+        """Continue with the checkpoint if possible, otherwise begin a new one from the tables."""
         settings = self._settings
         tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
         wanted = Marker(CHECKPOINT_FORMAT, settings.shards, settings.cluster is not None)
@@ -213,7 +213,7 @@ class FoldQuery:
         query_id = context.getLocalProperty("sql.streaming.queryId")
         if query_id is None:
             raise RuntimeError("Spark does not say which query a batch is of: this release needs Spark 4.2")
-        # Nothing of the batch has run yet. Shards write the epoch into their rows of routeChangeTable.
+        # No task of the batch has run yet. Shards write the epoch into their rows of routeChangeTable.
         context.setLocalProperty(EPOCH_PROPERTY, str(self.writer.epoch + 1))
         rows = parts.collect()
         batch = Batch.merge((row["kind"], bytes(row["payload"])) for row in rows)
@@ -224,7 +224,7 @@ class FoldQuery:
                 self._publisher.publish()
             write_seen(self._settings.checkpoint_dir, self.writer.epoch, batch_id)
             self._write_status(batch_id)
-            if self._intervals.is_idle:  # it is its tables' turn, too
+            if self._intervals.is_idle:  # maintenance also changes the interval tables
                 self._maintenance.step(self.writer)
                 self._intervals.start(self.writer.epoch, self.writer.tables[ROUTE_CHANGE_TABLE.name].version)
             if self._publisher is not None:
@@ -241,24 +241,28 @@ class FoldQuery:
         write_whole(self._settings.lake_dir / FOLD_STATUS_FILE, json.dumps(status))
 
     def dropped_as_late(self) -> int:
-        """Records of the last batches that Spark dropped because their event time lay before the watermark.
+        """Number of records in the last batches that Spark dropped, as their event time was before the watermark.
 
-        Event times never decrease (`pipelines.source`), so anything but 0 is a defect: nothing must be folded on
-        top of what is missing.
+        Event times never decrease (`pipelines.source`). So a number other than 0 is a defect, and the fold must not
+        process events after the missing ones.
         """
         return sum(
             int(operator["numRowsDroppedByWatermark"])
-            for progress in self.query.recentProgress  # batches may be shorter than the time between two looks
+            for progress in self.query.recentProgress  # several batches may end between two checks
             for operator in progress["stateOperators"]
         )
 
     def hold(self, timeout_s: float = 8.0) -> bool:
-        """Wait for what is being written, and let nothing more begin: the process may end now."""
+        """Wait until current writes end, and prevent new ones, so that the process may end.
+
+        Returns:
+            False if a write was still running after the time-out.
+        """
         until_s = time.monotonic() + timeout_s
         return self._committing.acquire(timeout=timeout_s) and self._intervals.wait(until_s - time.monotonic())
 
     def stop(self) -> None:
-        """Stop the query, in a process that goes on."""
+        """Stop the query in a process that continues to run."""
         self.query.stop()
         self._intervals.wait(_STEP_AT_MOST_S)
         self._log.close()

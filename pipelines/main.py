@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fold process: holds the lake's lock, runs the streaming query until told to stop."""
+"""The fold process. It holds the lock of the lake and runs the streaming query until it is stopped."""
 
 from __future__ import annotations
 
@@ -48,43 +48,43 @@ if TYPE_CHECKING:
 log = structlog.get_logger("routelake.fold")
 
 _LOOK_S: Final = 2.0
-"""How often the query is asked whether it dropped records."""
+"""Seconds between checks whether the query dropped records."""
 
 _FIRST_PAUSE_S: Final = 0.5
 _MAX_PAUSE_S: Final = 10.0
 _FAILURES_IN_A_ROW: Final = 8
-"""Without a batch in between. Then the JVM may be to blame, and a supervisor starts another one."""
+"""Maximum number of failures without a batch in between. Then the fold ends and its supervisor starts a new JVM."""
 
 STATE_LOST: Final = "CANNOT_LOAD_STATE_STORE"
-"""How Spark begins to say that files of the checkpoint are missing or damaged, or their folder is."""
+"""Start of Spark's messages about missing or damaged files of the checkpoint."""
 _STATE_TRIES: Final = 3
-"""Number of errors that name the checkpoint before it is made again. After `_FAILURES_IN_A_ROW` errors of any kind it
-is made again, too. Spark has many messages for a damaged checkpoint, and a new one loses nothing."""
+"""Number of errors about the checkpoint after which a new one is made. After `_FAILURES_IN_A_ROW` errors of any kind, a
+new one is made, too. Spark has many messages for a damaged checkpoint, and a new checkpoint loses no data."""
 
 _CAUSE: Final = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([^ \t\n].*)")
 _ERROR_OF_JAVA: Final = f"{Py4JJavaError.__module__}.{Py4JJavaError.__name__}: "
-"""How Python speaks of an error that it was told of, and that is named further down."""
+"""Start of a Python traceback line for an error in the JVM. The traceback names the error in a later line."""
 _JAVA_ERROR: Final = re.compile(r"^: (.*)$", re.MULTILINE)
 CLOCK_WENT_BACK: Final = "the clock of the event log went back"
 STILL_COMMITS: Final = "a commit of the previous query still runs"
 NO_EXECUTORS: Final = "the fold has no executors"
 _HOPELESS: Final = (CLOCK_WENT_BACK, STILL_COMMITS, NO_EXECUTORS, "java.lang.OutOfMemoryError", "Py4JNetworkError")
-"""What another query in this JVM would meet, too."""
+"""Errors that a new query in this JVM would also meet."""
 _SETUP_ERROR: Final = f"{SetupError.__module__}.{SetupError.__name__}: "
-"""How a Python traceback begins the line of a SetupError. The log is read by processes that Spark starts; what they
-raise reaches this one through the JVM, as text: the name in the traceback is all that is left of its type."""
+"""Start of a Python traceback line for a SetupError. Processes of Spark read the event log. Their errors reach this
+process through the JVM as text, so the name in the traceback is the only sign of the type."""
 
 
 def run_fold(settings: FoldSettings) -> int:
-    """Run the fold until SIGTERM, SIGINT or the parent's end.
+    """Run the fold until SIGTERM, SIGINT or the end of the parent process.
 
     Returns:
-        0 after a stop; 1 when it failed (a supervisor starts it again: nothing is lost); 2 when it cannot go on as
-        things are. What was wrong has been printed, and stands in FOLD_FAILURE_FILE.
+        Exit code. 0 after a stop. 1 after a failure: a supervisor starts the fold again, and no data is lost. 2 if the
+        fold cannot continue without a change by the operator. The reason was printed and is in FOLD_FAILURE_FILE.
 
     Raises:
-        SetupError: it cannot start as things are.
+        SetupError: the fold cannot start without a change by the operator.
     """
     raise_file_limit()
     stop = StopSignal().listen()
@@ -96,7 +96,7 @@ def run_fold(settings: FoldSettings) -> int:
         stop.set()
 
     def orphaned() -> None:
-        if starts_spark.is_set():  # nothing is under way yet, and the next start waits for this end
+        if starts_spark.is_set():  # no batch runs yet, and the next start waits for the end of this process
             os._exit(EXIT_FAILED)
         stop.set()
 
@@ -111,7 +111,7 @@ def run_fold(settings: FoldSettings) -> int:
 
 
 def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event) -> int:
-    """`run_fold`, until something stops it; the event says that Spark is being started."""
+    """Body of `run_fold`. The event is set while Spark starts."""
     if not settings.lake_url:
         check_format(settings.lake_dir)
     lock = lock_lake(settings.lake_dir)
@@ -123,15 +123,15 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
         if settings.lake_url:
             held = LeasedLake.at(settings.lake_url, settings.lake_dir)
             if settings.standby:
-                if settings.cluster is None:  # its executors would stand by, too, and be missed elsewhere
-                    spark = spark_session(settings)  # takes longer than all the rest of a take-over
+                if settings.cluster is None:  # a standby session would occupy executors of the cluster
+                    spark = spark_session(settings)  # takes longer than the rest of a takeover
                 stop.listen()
                 tell_ready()
             forget = partial(checkpoint.remove, settings.checkpoint_dir)
             if not held.take(stop.wait, standby=settings.standby, from_another=forget):
                 return 0
             announcer = _announcer(settings.log_url, held.publisher)
-        # A refusal need not wait for a JVM.
+        # Check before the JVM starts, so that a refusal is fast.
         if not settings.lake_url:
             go_back_to_whole(settings.lake_dir, settings.checkpoint_dir, settings.log_url)
         tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
@@ -139,11 +139,11 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
             sync_lake(settings.lake_dir, {name: table.version() for name, table in tables.items()})
         _check_log(settings.log_url, settings.lake_dir)
         starts_spark.set()
-        if stop.wait(0):  # the parent was gone before it was set
+        if stop.wait(0):  # the parent ended before `starts_spark` was set
             return 0
         spark = spark or spark_session(settings)
         starts_spark.clear()
-        stop.listen()  # Spark has taken SIGINT
+        stop.listen()  # Spark has replaced the handler of SIGINT
         if settings.cluster is not None:
             if not wait_for_executors(spark.sparkContext, settings.cluster, stop.wait):
                 return 0
@@ -151,7 +151,7 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
         return _fold(spark, settings, stop, None if held is None else held.publisher)
     except RoutelakeError as error:
         _note_failure(settings.lake_dir, str(error), str(error))
-        return refusal(error)  # while it can still be heard: see `end_jvm`
+        return refusal(error)  # before `end_jvm` closes the standard streams
     except Exception as error:
         if stop.wait(0):
             return 0
@@ -170,7 +170,7 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
 
 
 def _announcer(log_url: str, publisher: Publisher) -> Announcer | None:
-    """Return the announcer of epochs to gateways; None if the log is not in Kafka."""
+    """Return the announcer of epochs to gateways; None if the event log is not in Kafka."""
     if not is_kafka(log_url):
         return None
     from lake.announce import Announcer
@@ -182,7 +182,7 @@ def _announcer(log_url: str, publisher: Publisher) -> Announcer | None:
 
 
 def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, publisher: Publisher | None) -> int:
-    """Run the query; one that fails is started again in the same JVM, from the checkpoint: nothing is folded twice."""
+    """Run the query. After a failure, start it again in the same JVM from the checkpoint, so no event counts twice."""
     failures, pause_s = 0, _FIRST_PAUSE_S
     progress = _Progress()
     while True:
@@ -190,7 +190,7 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, publish
         details = _query(spark, settings, stop, progress, publisher)
         if publisher is not None and publisher.lost is not None:
             raise FencedError(publisher.lost)
-        if details is None or stop.wait(0):  # a stop of all processes at once ends the JVM, too
+        if details is None or stop.wait(0):  # a stop of all processes also ends the JVM, which fails the query
             return 0
         reason = cause(details)
         _note_failure(settings.lake_dir, reason, details)
@@ -222,28 +222,28 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, publish
 class _Progress:
     """Progress of a query. After its first batch the fold lowers its own priority.
 
-    Not before: on a busy machine, a start at a low priority takes minutes.
+    The start has normal priority, as a start at low priority takes minutes on a busy machine.
     """
 
     def __init__(self) -> None:
         self.made = False
 
     def look(self, query: FoldQuery) -> None:
-        """Ask the query, once in a while."""
+        """Check the progress of the query. Called regularly."""
         if not self.made and query.query.lastProgress:
             self.made = True
             give_way()
 
 
 class _Executors:
-    """Watch over the cluster's executors."""
+    """Monitors the executors of the cluster."""
 
     def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
         self._context, self._cluster = spark.sparkContext, cluster
         self._seen_s = time.monotonic()
 
     def gone(self) -> str | None:
-        """Return the reason to stop if there have been no executors for too long, or None."""
+        """Return the reason to stop if there were no executors for too long, otherwise None."""
         if is_over(self._context):
             return f"{self._cluster.master} has removed it"
         if count(self._context):
@@ -254,7 +254,7 @@ class _Executors:
 def _query(
     spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress, publisher: Publisher | None
 ) -> str | None:
-    """Run one query; returns why it ended, in full, or None after a stop."""
+    """Run one query. Return the full reason for its end, or None after a stop."""
     try:
         query = FoldQuery(spark, settings, publisher)
     except (PySparkException, Py4JError) as error:
@@ -291,7 +291,7 @@ def _query(
 
 
 def cause(details: str) -> str:
-    """The one line that matters of what Spark says when a query has failed: Python's error, or the innermost cause."""
+    """Extract the relevant line of Spark's message for a failed query: the Python error, or the innermost cause."""
     found = (
         [line for line in _PYTHON_ERROR.findall(details) if not line.startswith(_ERROR_OF_JAVA)]
         or _CAUSE.findall(details)
@@ -302,7 +302,7 @@ def cause(details: str) -> str:
 
 
 def _check_log(log_url: str, lake_dir: Path) -> None:
-    """Refuse a log that ends before the tables do. Raises SetupError."""
+    """Refuse an event log that ends before the tables. Raises SetupError."""
     last = last_commit(lake_dir)
     if last is None:
         return
@@ -311,20 +311,20 @@ def _check_log(log_url: str, lake_dir: Path) -> None:
 
 
 def _note_failure(lake_dir: Path, reason: str, details: str) -> None:
-    """Leave word for gateways (`/readyz`) and operators."""
+    """Write the failure to a file for gateways (`/readyz`) and operators."""
     failure = {"timeMillis": time.time_ns() // 1_000_000, "error": reason, "details": details}
-    with suppress(OSError):  # what failed may be the disk
+    with suppress(OSError):  # the disk may be the cause of the failure
         write_whole(lake_dir / FOLD_FAILURE_FILE, json.dumps(failure, indent=2))
 
 
 def end_jvm(spark: SparkSession) -> None:
-    """End Spark's JVM without waiting for a batch under way: it is repeated at the next start.
+    """End Spark's JVM without waiting for the current batch, which the next start repeats.
 
-    The query is not stopped first: that interrupts the batch at a random place and only prints what was interrupted.
-    What the JVM leaves in its scratch folder goes at the next start (FoldSettings.scratch_dir).
+    The query is not stopped first, as that interrupts the batch at a random place and only prints error messages. The
+    next start deletes the files in the JVM's scratch folder (FoldSettings.scratch_dir).
     """
     gateway = spark.sparkContext._gateway
-    # What this process's threads print about the lost connection from here on is no news to anybody.
+    # From here on, threads of this process print errors about the lost connection, which no reader needs.
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if gateway is not None:

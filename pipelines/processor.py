@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StatefulProcessor adapter: Spark's state and rows to the state machine and back. No rule lives here.
+"""StatefulProcessor adapter between Spark's state and rows and the state machine. It has no rules of its own.
 
-Grouping key is a shard number; a shard's state is one ValueState for everything small and a MapState
-brokerName -> topics, touched only when a rule asks for topics. There are no timers: brokers expire by records of the
-event log (ADR 24). Source: pyspark.sql.streaming.StatefulProcessor (Spark 4.2).
+The grouping key is a shard number. The state of a shard is one ValueState for all small data, and a MapState
+brokerName -> topics, which is only read if the state machine needs topics. There are no timers, as brokers expire by
+records of the event log (ADR 24). Source: pyspark.sql.streaming.StatefulProcessor (Spark 4.2).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"
 
 EPOCH_PROPERTY = "routelake.epoch"
-"""Local property of the job that asks for a batch's rows: the epoch that the batch will be, if it is one."""
+"""Local property of the Spark job of a batch: the epoch that the batch will become, if it has changes."""
 
 
 def files_of_task(spool_dir: Path) -> ShardFiles:
-    """The files of the batch of this task, whose epoch the driver says.
+    """Files for the batch of this task. The job has the epoch as a local property.
 
     Raises:
-        RuntimeError: The job does not say it.
+        RuntimeError: The property is missing.
     """
     context = TaskContext.get()
     epoch = context and context.getLocalProperty(EPOCH_PROPERTY)
@@ -42,11 +42,11 @@ def files_of_task(spool_dir: Path) -> ShardFiles:
 
 
 class RouteProcessor(StatefulProcessor):
-    """Folds the records of a shard; emits what the writer needs as (kind, payload) rows.
+    """Applies the records of a shard, and emits the writer's input as (kind, payload) rows.
 
     Args:
-        run_id: names this driver run; a shard that sees a new one reports all its live rows once.
-        files: opens the files of a shard's part of a batch.
+        run_id: identifier of this driver run. After a new one, a shard reports all its live rows once.
+        files: function that opens the files of a shard for a batch.
     """
 
     def __init__(self, run_id: str, files: Callable[[], ShardFiles]) -> None:
@@ -59,13 +59,13 @@ class RouteProcessor(StatefulProcessor):
         self._topics = handle.getMapState("topics", "brokerName STRING", "topics BINARY")
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
-        """Take over a seed (see lake.write.seed): first batch of a new checkpoint only."""
+        """Store a seed as state (see lake.write.seed). Spark calls this only in the first batch of a new checkpoint."""
         for name, topics in zip(initialState["brokerNames"], initialState["topics"], strict=True):
             self._topics.updateValue((name,), (bytes(topics),))
         self._shard_state.update((bytes(initialState["state"]),))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Fold the shard's records of this batch. Spark promises no order of the rows."""
+        """Apply the records of the shard in this batch. Spark guarantees no order of the rows."""
         with gc_paused():
             records = unpack(row["records"] for row in rows)
             fold = self._open(key)
@@ -76,7 +76,7 @@ class RouteProcessor(StatefulProcessor):
                 yield Row(kind=kind, payload=payload)
 
     def close(self) -> None:
-        """The task is over."""
+        """Called by Spark at the end of the task."""
         spare_imports()
 
     def _open(self, key: Any) -> ShardFold:

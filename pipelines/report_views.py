@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a lake, the views over them, and the reports, in a Spark session."""
+"""Tables of a lake, views over them, and reports, in a Spark session."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from schemas.tables import ALL_TABLES
 
 
 def register(spark: SparkSession, lake_dir: Path) -> list[str]:
-    """Make a temporary view of each table, all at the newest epoch, and of each of `sql_views.VIEWS`.
+    """Create a temporary view of each table at the newest epoch, and of each of `sql_views.VIEWS`.
 
-    The tables of intervals (`schemas.intervals`) are as they are: some seconds behind.
+    The interval tables (`schemas.intervals`) are at their newest version, some seconds behind.
 
     Args:
         spark: A session with Delta's SQL, such as `pipelines.session.session` with ``delta=True``.
-        lake_dir: An existing lake. Views that are there already are replaced, by those of the newest epoch now.
+        lake_dir: An existing lake. Another call replaces existing views by those of the newest epoch.
 
     Returns:
-        Their names.
+        Names of the views.
 
     Raises:
-        SetupError: The lake is of another format.
+        SetupError: The lake has another format.
     """
     check_format(lake_dir)
     commit = last_commit(lake_dir)
@@ -42,7 +42,7 @@ def register(spark: SparkSession, lake_dir: Path) -> list[str]:
     for table in (*ALL_TABLES, *INTERVAL_TABLES):
         path = lake_dir / table.name
         if not DeltaTable.is_deltatable(str(path)):
-            continue  # tables of intervals begin some seconds after the first epoch
+            continue  # interval tables are created some seconds after the first epoch
         reader = spark.read.format("delta")
         if table.name in versions:
             reader = reader.option("versionAsOf", versions[table.name])
@@ -57,22 +57,22 @@ def register(spark: SparkSession, lake_dir: Path) -> list[str]:
 def report(
     spark: SparkSession, lake_dir: Path, name: str, since: datetime, until: datetime, *, times: int = TIMES
 ) -> DataFrame:
-    """A report of a window of event time, as of the newest epoch now.
+    """A report on a window of event time, at the newest epoch.
 
     Args:
-        spark: See `register`, which this calls. Hours are those of the session's time zone.
+        spark: A session, as for `register`, which this calls. Hours are in the time zone of the session.
         lake_dir: An existing lake.
-        name: One of `lake.history.reports.BY_NAME`.
-        since: Aware; what happened then is not in it.
-        until: Aware; what happened then is in it.
-        times: Of ``flapping``: who came back more often than that.
+        name: Name of a report in `lake.history.reports.BY_NAME`.
+        since: Aware start of the window, not included.
+        until: Aware end of the window, included.
+        times: Parameter of ``flapping``: brokers that returned more often are reported.
 
     Returns:
-        Its rows, in their order; columns as the report says.
+        Rows in the order of the report, with its columns.
 
     Raises:
         KeyError: There is no such report.
-        SetupError: The lake is of another format.
+        SetupError: The lake has another format.
     """
     query = query_of(BY_NAME[name], since, until, times)
     register(spark, lake_dir)
@@ -80,18 +80,18 @@ def report(
 
 
 def rows_by_spark(lake_dir: Path, query: str, driver_memory: str = "1g") -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run a query in a Spark session of its own, which ends with it.
+    """Run a query in a new Spark session, which ends afterwards.
 
     Args:
         lake_dir: An existing lake.
-        query: Such as `lake.history.reports.query_of` gives.
-        driver_memory: Heap of the JVM.
+        query: SQL, such as the result of `lake.history.reports.query_of`.
+        driver_memory: Heap of the JVM, such as ``1g``.
 
     Returns:
         Names of columns, and rows, as `lake.history.report_duckdb.rows_by_duckdb`.
 
     Raises:
-        SetupError: The lake is of another format, or Spark does not start.
+        SetupError: The lake has another format, or Spark does not start.
     """
     with tempfile.TemporaryDirectory(prefix="routelake-report-") as scratch:
         spark = session("routelake-report", driver_memory=driver_memory, delta=True, scratch_dir=Path(scratch))
@@ -104,5 +104,5 @@ def rows_by_spark(lake_dir: Path, query: str, driver_memory: str = "1g") -> tupl
 
 
 def _aware(value: object) -> object:
-    """PySpark's times are of this machine's zone, and do not say so."""
+    """Convert a time of PySpark, which is in this machine's time zone without saying so, to UTC."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value

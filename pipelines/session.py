@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark session of the fold, of tests and of the analyst's examples: one place for its settings.
+"""Spark session of the fold, of tests and of the analyst's examples, with its settings in one place.
 
-Executors get the packages as one archive of byte code, so that workers compile nothing.
+Executors get the packages as one archive of byte code, so that workers do not compile.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from runtime.supervised_tasks import critical_thread
 from schemas.errors import SetupError, UnavailableError
 
 ROOMS: Final = ("eventlog", "lake", "nameserver", "pipelines", "runtime", "schemas")
-"""What Spark's workers import, of ours."""
+"""Packages of routelake that Spark's workers import."""
 
 
 def write_archive(folder: Path) -> Path:
-    """Write the archive; for the Python of this process, which Spark asks of its workers, too.
+    """Write the archive for the Python version of this process. Spark requires the same version of its workers.
 
     Args:
-        folder: where it goes, made if need be.
+        folder: folder of the archive, which is created if missing.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the archive cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "routelake-code.zip"
@@ -53,10 +53,10 @@ def write_archive(folder: Path) -> Path:
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _WORKER_PYTHON: Final = Path(__file__).with_name("spark_python")
 _ROOT: Final = Path(__file__).parents[1]
-"""Where workers find routelake; pyspark is installed."""
+"""Folder in which workers find routelake. pyspark is installed."""
 
 _ATTEMPTS: Final = 4
-"""Of a task, as on a cluster: a worker that was killed (out of memory) fails its task, not the query."""
+"""Maximum tries of a task, as on a cluster. So a killed worker (out of memory) fails its task and not the query."""
 
 _OPTIONS = {
     "spark.ui.enabled": "false",
@@ -64,15 +64,15 @@ _OPTIONS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # The planner overflowed the default stack in a trial. The JVM only carries things to and fro:
-    # its second compiler costs seconds at the start, and gains nothing. Its young generation is small: it would fill
-    # 160 MB before it uses any of them again.
+    # The planner overflowed the default stack in a trial. The JVM mainly moves data, so its second compiler takes
+    # seconds at the start without a gain. The young generation is small, as it would otherwise fill 160 MB before any
+    # of it is reused.
     "spark.driver.extraJavaOptions": (
         "-Xss4m -XX:+UseSerialGC -Xmn32m -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true "
         f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     ),
-    # Hadoop's own local file system starts a process, chmod, for every file it makes: fifty in a batch, which was more
-    # than half of a batch's time (reports/performance.md). Spark prefers FileContext, which this one does not serve.
+    # Hadoop's local file system starts a process, chmod, for every new file. Fifty of them in a batch took more than
+    # half of its time (reports/performance.md). Spark prefers FileContext, which this file system does not support.
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -81,16 +81,16 @@ _OPTIONS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # A batch without records would change nothing: the state depends on the event log alone (ADR 24).
+    # A batch without records would have no effect, as the state depends on the event log alone (ADR 24).
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.adaptive.enabled": "false",
-    # Expressions are interpreted: the one that drops late records has the watermark in its code, which is another in
-    # each batch, so each batch compiled it anew. A batch is a few hundred records at most; reports/performance.md.
+    # Expressions are interpreted. The expression that drops late records contains the watermark, which differs in each
+    # batch, so each batch would compile it again. A batch has a few hundred records at most (reports/performance.md).
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.worker.reuse": "true",
-    # The driver has two ports for executors elsewhere, which cannot be closed: who asks there needs a secret.
+    # The driver has two ports for remote executors, which cannot be closed. Clients of these ports need a secret.
     "spark.authenticate": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
@@ -106,34 +106,34 @@ def session(
     jvm_options: str | None = None,
     cluster: Cluster | None = None,
 ) -> SparkSession:
-    """A session.
+    """Start a Spark session.
 
     Args:
         name: application name.
-        driver_memory: JVM heap.
-        shards: shuffle partitions, one task each.
-        delta: with Delta Lake's SQL, for readers.
-        scratch_dir: where the JVM keeps temporary files; None for the system's place. Whoever gives one deletes it: a
-            JVM that is killed leaves 17 MB there.
-        jvm_options: more of the JVM's, with a space before them; None for its class data, if there is any.
-        cluster: where its executors are; None: in its own JVM.
+        driver_memory: heap of the JVM, such as ``1g``.
+        shards: number of shuffle partitions, with one task each.
+        delta: include Delta Lake's SQL, for readers.
+        scratch_dir: folder for temporary files of the JVM; None for the system's folder. The caller deletes it, as a
+            killed JVM leaves 17 MB there.
+        jvm_options: further options of the JVM, with a leading space; None for its class data archive, if it exists.
+        cluster: cluster of the executors; None to run them in the JVM of this session.
 
     Raises:
-        SetupError: the JVM does not start, or has no place for temporary files.
-        OSError: the scratch folder cannot be made.
-        UnavailableError: the cluster's master does not answer, or does not take us.
+        SetupError: the JVM does not start, or has no folder for temporary files.
+        OSError: the scratch folder cannot be created.
+        UnavailableError: the master of the cluster does not answer, or refuses the application.
     """
     driver_host = "127.0.0.1" if cluster is None else own_address(cluster)
-    # Workers run in this interpreter, not in whatever python3 is on PATH.
+    # Workers run in this interpreter, not in the python3 on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_WORKER_PYTHON)
     os.environ["ROUTELAKE_WORKER_PYTHON"] = sys.executable
     os.environ["ROUTELAKE_WORKER_PYTHONPATH"] = str(_ROOT)
     if cluster is None:
         os.environ.setdefault("SPARK_LOCAL_IP", driver_host)
     else:
-        os.environ["SPARK_LOCAL_IP"] = driver_host  # what starts us says 127.0.0.1, which no worker elsewhere reaches
+        os.environ["SPARK_LOCAL_IP"] = driver_host  # the start script sets 127.0.0.1, which remote workers cannot reach
     if locale.nl_langinfo(locale.CODESET).upper().replace("-", "") != "UTF8":
-        os.environ["LC_ALL"] = "C.UTF-8"  # a JVM opens no file whose name its locale cannot write
+        os.environ["LC_ALL"] = "C.UTF-8"  # a JVM cannot open a file with a name outside its locale
     jars = ensure("delta") if delta else []
     conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
     classes = class_data.options() if jvm_options is None else jvm_options
@@ -147,13 +147,13 @@ def session(
     conf.set("spark.hadoop.fs.permissions.umask-mode", f"{_umask():03o}")  # Hadoop sets the modes of its files itself
     if scratch_dir is not None:
         conf.set("spark.local.dir", str(scratch_dir))
-        conf.set("spark.sql.warehouse.dir", str(scratch_dir / "warehouse"))  # else a folder where one happens to be
+        conf.set("spark.sql.warehouse.dir", str(scratch_dir / "warehouse"))  # else in the current directory
     if jars:
         conf.set("spark.jars", ",".join(map(str, jars)))
     if delta:
         conf.set("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        # Delta reads the log of a table in 50 tasks, whatever its size. A lake's tables have some thousand files.
+        # By default, Delta reads the log of a table in 50 tasks. The tables of a lake have only some thousand files.
         conf.set("spark.databricks.delta.snapshotPartitions", "1")
     if cluster is not None:
         _use(cluster, conf, driver_host, local_fs)
@@ -175,13 +175,13 @@ def session(
 
 
 def place_for_libraries(scratch_dir: Path) -> Path:
-    """A folder for what the JVM unpacks and then loads, RocksDB first of all: a file system with noexec is none.
+    """Find a folder for libraries that the JVM unpacks and loads, mainly RocksDB. Its file system must allow execution.
 
-    A system's own place is often mounted so; else it would gather 17 MB at each start.
+    The system's folder is often mounted with noexec. Otherwise each start would leave 17 MB there.
 
     Raises:
-        SetupError: there is none.
-        OSError: it cannot be made.
+        SetupError: no such folder was found.
+        OSError: the folder cannot be created.
     """
     own, system = scratch_dir / "tmp", Path(tempfile.gettempdir())
     own.mkdir(parents=True, exist_ok=True)
@@ -195,7 +195,7 @@ def place_for_libraries(scratch_dir: Path) -> Path:
 
 
 def _quoted(path: Path) -> str:
-    """As it stands between double quotes in options of a JVM."""
+    """Escape a path for double quotes in options of a JVM."""
     return str(path).replace("\\", r"\\").replace('"', r"\"")
 
 
@@ -204,7 +204,7 @@ def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)
     read_end, write_end = os.pipe()
     critical_thread(_pass_on, "spark-output", (os.fdopen(read_end, "rb"),)).start()
     try:
-        # It prints what was wrong before it ends, through the pipe.
+        # Before the JVM ends, it prints its error to the pipe.
         return launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SetupError(
@@ -216,9 +216,9 @@ def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)
 
 
 def _use(cluster: Cluster, conf: SparkConf, driver_host: str, jars: list[Path]) -> None:
-    """Have executors elsewhere. What the cluster's own file says is not put on a command line: it holds a secret."""
+    """Configure executors of a cluster. Its file may have a secret, so its properties go on no command line."""
     python = cluster.config.get("spark.pyspark.python", sys.executable)
-    os.environ["PYSPARK_PYTHON"] = python  # the script above is not on other machines
+    os.environ["PYSPARK_PYTHON"] = python  # other machines do not have the script above
     if cluster.config_file is not None:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(cluster.config_file))} pyspark-shell"
     for name, value in spark_options(cluster, driver_host, jars).items():
@@ -236,7 +236,7 @@ def _not_taken(cluster: Cluster, error: Py4JJavaError) -> str:
 
 
 def _umask() -> int:
-    """This process's."""
+    """Return the umask of this process."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -249,11 +249,11 @@ _NOISE: Final = re.compile(
     rb"|Streaming TransformWithState"
     rb"|Setting default log level|To adjust logging level"
 )
-"""What the JVM and Spark's workers print at every start, and the frames of their stacks. No reader needs them."""
+"""Lines that the JVM and Spark's workers print at every start, and frames of stack traces. No reader needs them."""
 
 
 def _pass_on(output: IO[bytes]) -> None:
-    """Copy the JVM's output to standard error, without the noise."""
+    """Copy the output of the JVM to standard error, without the lines that no reader needs."""
     with output:
         for line in output:
             if not _NOISE.match(line):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process one shard's records of a micro-batch: apply them to its state, and emit the changes.
+"""Processing of the records of one shard in a micro-batch: apply them to the state, and emit the changes.
 
-This module does not import Spark: the processor is a thin shell around it. `lake.write.batch` puts the shards' parts
-together.
+This module does not import Spark, and the processor is a thin layer over it. `lake.write.batch` merges the parts of all
+shards.
 
-A shard's topics are loaded from the state store when a rule asks for them, and written back where they changed.
+Topics of a shard are loaded from the state store when the state machine needs them. Changed ones are written back.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from schemas.outcomes import QUARANTINED, REJECTED
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
 
 HELD_ROWS: Final = 200_000
-"""A shard that has met more topics than this spills them: they take 40 MB. A batch from Kafka is bounded in records
-only, and a record may be a registration of ten thousand topics."""
+"""Number of topics in memory (40 MB) above which a shard spills them. A batch from Kafka is only limited in records,
+and a record may be a registration of ten thousand topics."""
 
 
 @dataclass(slots=True)
 class TopicStore:
-    """Storage of a shard's topics between batches (Spark's MapState, or a dict in tests)."""
+    """Store of a shard's topics between batches (Spark's MapState, or a dict in tests)."""
 
     get: Callable[[str], bytes | None]
     put: Callable[[str, bytes], None]
@@ -66,7 +66,7 @@ class ShardTopics:
         self._held_rows = 0
 
     def table(self, name: str) -> TopicTable:
-        """Return a group's table as the store has it now. Later writes of this batch do not change it."""
+        """Return the topics of a group from the store. Later writes of this batch do not change the result."""
         stored: bytes | None = None
 
         def load() -> TopicRows:
@@ -81,20 +81,20 @@ class ShardTopics:
         return table
 
     def met(self, rows: int) -> None:
-        """Count rows that have come into memory by an event."""
+        """Count rows that an event has brought into memory."""
         self._held_rows += rows
 
     @property
     def are_many(self) -> bool:
-        """Return True if so many rows are held that `spill` is due."""
+        """Return True if memory has so many rows that `spill` is due."""
         return self._held_rows > HELD_ROWS
 
     def spill(self, groups: dict[str, BrokerGroup], start: Iterable[BrokerGroup]) -> None:
-        """Keep rows that are in memory as bytes from here on; changed ones go into the store.
+        """Convert rows in memory to bytes. Changed rows go into the store.
 
         Args:
-            groups: by name, as they are now; those that are spilled change places with equal ones.
-            start: as they were when the batch began.
+            groups: present groups, by name. Spilled groups are replaced by equal ones.
+            start: groups at the start of the batch.
         """
         for name, group in groups.items():
             if self._stored.get(name) is not group.topics and group.topics.rows:
@@ -107,7 +107,7 @@ class ShardTopics:
         self._held_rows = 0
 
     def write_back(self, groups: Mapping[str, BrokerGroup]) -> None:
-        """Bring the store up to date at the end of the batch, writing only what changed."""
+        """Write changed topics to the store, at the end of the batch."""
         for name, group in groups.items():
             if self._stored.get(name) is not group.topics:
                 if group.topics.rows:
@@ -122,7 +122,7 @@ _json = msgspec.json.Encoder()
 _TABLES = {table.name: table for table in STATE_TABLES}
 
 _CHANGES_PART_BYTES: Final = 4 * 1024 * 1024
-"""JSON of the rows of routeChangeTable that a shard collects before it hands them on."""
+"""Bytes of JSON in rows of routeChangeTable that a shard collects in one part."""
 
 
 class ShardFiles(NamedTuple):
@@ -134,21 +134,21 @@ class ShardFiles(NamedTuple):
 
     @classmethod
     def in_folder(cls, folder: Path, epoch: int) -> ShardFiles:
-        """Files in the spool's folder, for the epoch that the batch will be, if it is one."""
+        """Files in the spool folder, for the epoch that the batch will become, if it has changes."""
         return cls(ShardOutput(folder), HistoryFile(folder, epoch), TopicFiles(folder))
 
 
 class ShardFold:
-    """Folds one shard's part of one micro-batch.
+    """Processes the records of one shard in one micro-batch.
 
     Call `apply` for every record in offset order, then `finish`, then `emit`.
 
     Args:
-        shard_key: the shard.
-        shard: its state.
-        topics: where its topics are.
-        run_id: names the driver run.
-        files: where the batch goes.
+        shard_key: grouping key of the shard.
+        shard: state of the shard.
+        topics: store of its topics.
+        run_id: identifier of the driver run.
+        files: destinations of the output.
     """
 
     def __init__(self, shard_key: int, shard: Shard, topics: TopicStore, run_id: str, files: ShardFiles) -> None:
@@ -171,10 +171,10 @@ class ShardFold:
         self._run_id = run_id
 
     def apply(self, record: Record) -> None:
-        """Fold one record. One that cannot be read goes into quarantine and changes nothing.
+        """Apply one record. An unreadable record goes into quarantine without other effect.
 
         Raises:
-            OSError: the spool cannot be written; the batch has to be repeated.
+            OSError: the spool cannot be written. The batch must be repeated.
         """
         self._offset = max(self._offset, record.offset)
         self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
@@ -193,7 +193,7 @@ class ShardFold:
         except EventDecodeError as error:
             self._put_in_quarantine(record, str(error))
         except Exception as error:
-            # A defect in a rule must not stop every broker's registration.
+            # A defect of the state machine for one record must not stop the registrations of all brokers.
             self._put_in_quarantine(record, f"{type(error).__name__}: {error}")
             if event is not None:
                 at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
@@ -204,10 +204,7 @@ class ShardFold:
             self._topics.spill(self._state.groups, self._start.values())
 
     def finish(self) -> Shard:
-        """Write back what changed and return the shard to store.
-
-        Topics are written only where they changed.
-        """
+        """Write changed topics back, and return the state of the shard to store."""
         self._topics.write_back(self._state.groups)
         self._shard.state, self._shard.run_id = self._state, self._run_id
         return self._shard
@@ -222,7 +219,7 @@ class ShardFold:
         if partitions := self._topic_files.partitions():
             put("partitions", _json.encode(partitions))
         net = self._net.operations()
-        net.pop(BROKER_LIVE_TABLE.name, None)  # always reported as liveness, below
+        net.pop(BROKER_LIVE_TABLE.name, None)  # reported as liveness below
         for table_name, ops in net.items():
             put(f"ops:{table_name}", to_ipc(operations(_TABLES[table_name], ops)))
         live = list(live_rows(self._start, self._state.groups, full=self._full))

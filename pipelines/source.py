@@ -4,23 +4,23 @@
 =========  =========  ================================================================
 column     type       meaning
 =========  =========  ================================================================
-shard      int        grouping key of the shard whose records these are
-eventTime  timestamp  time of receipt of the last of them, to the millisecond
-records    binary     the records, packed, in the order of their offsets
+shard      int        grouping key of the shard of the records
+eventTime  timestamp  time of receipt of the last record, to the millisecond
+records    binary     packed records, in the order of their offsets
 =========  =========  ================================================================
 
-The log is read by a Python data source: one long-lived Python process finds out where the next micro-batch ends, and a
-Python worker packs the batch's records into blocks. Spark's Kafka connector would read faster, but counts records
-alone: a batch of it has no bound in bytes, and these may inflate a thousandfold.
+A Python data source reads the event log. One long-lived Python process determines the end of the next micro-batch, and
+a Python worker packs the records of the batch into blocks. Spark's Kafka connector would read faster, but it only
+limits the number of records. So the bytes of its batch have no limit, and decompression may multiply them by 1,000.
 
 The fold limits its processor time: a batch that used much of it delays the next one (`Pace`). Only readers of the
-tables wait longer for it. A read with ``wait_for`` ends the delay.
+tables notice the delay, and a read with ``wait_for`` ends it.
 
-Heartbeats, and registrations that repeat the last one, are not worth a micro-batch of their own: they wait for the next
-record that may change something, which the next CLOCK is at the latest.
+Heartbeats and unchanged registrations do not start a micro-batch. They wait for the next record that may change the
+state, at the latest the next CLOCK.
 
-A log that is not the one the stream began with, or that lacks records the stream has not read, stops the query with a
-message: a gap that nobody sees would leave brokers in the tables for ever.
+If the event log is not the one of the checkpoint, or lacks records that the stream has not read, the query stops with a
+message. An unnoticed gap could leave expired brokers in the tables for ever.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ MAX_BYTES_PER_BATCH: Final = 32 * 1024 * 1024
 """Of what the events cost (`eventlog.tail`): about a hundred registrations of 10,000 topics each."""
 
 POLL_S: Final = 0.005
-"""How often a waiting stream looks for new records: 20 microseconds each time."""
+"""Seconds between checks for new records. One check takes 20 microseconds."""
 
 WAIT_S: Final = 1.0
-"""Time until the source tells Spark that there is no batch. Spark asks again at once, which takes some milliseconds of
-processor."""
+"""Seconds until the source answers Spark that there is no batch. Spark asks again at once, which takes some
+milliseconds of processor time."""
 
 _SETTINGS: Final = "settings"
 """Name of the one option, JSON."""
 
 PACE_POLL_S: Final = 0.05
-"""Time between looks at the hasten file, while a batch is not due."""
+"""Seconds between checks of the hasten file, while a batch is not due."""
 
 _ARROW_SCHEMA: Final = pa.schema(
     [
@@ -86,15 +86,15 @@ _ARROW_SCHEMA: Final = pa.schema(
 
 
 class PaceSettings(msgspec.Struct, frozen=True):
-    """Limits for the begin of micro-batches.
+    """Limits for the start of micro-batches.
 
     Attributes:
         cores: Cores that batches may use on average; 0: no limit.
         burst_s: Processor seconds that batches may use without a delay after a quiet time.
-        least_s: Minimum time from the begin of one batch to the begin of the next one.
-        most_s: Maximum of that time, if there is something to fold.
-        pid: The process whose processor time counts, with all processes below it.
-        hasten_file: A reader that waits for the next batch touches this file; "": none can.
+        least_s: Minimum seconds from the start of one batch to the start of the next one.
+        most_s: Maximum of that time, if there are events to process.
+        pid: Process with the processor time to limit. Its child processes count, too.
+        hasten_file: File that a reader touches if it waits for the next batch. Empty: no file.
     """
 
     cores: float = 0.0
@@ -109,14 +109,14 @@ NO_PACE: Final = PaceSettings()
 
 
 class Pace:
-    """A token bucket: processor time that batches have used delays the next one.
+    """A token bucket in which the processor time of batches delays the next batch.
 
-    The first batch is not counted, because most of its cost is Spark's start.
+    The first batch is not counted, because most of its cost is the start of Spark.
 
     Args:
-        settings: See there.
-        clock: Seconds; never goes back.
-        spent_s: Seconds of processor that a process and those below it have used so far.
+        settings: Limits.
+        clock: Monotonic clock, in seconds.
+        spent_s: Function that returns the processor seconds used so far by a process and its child processes.
     """
 
     def __init__(
@@ -127,15 +127,15 @@ class Pace:
     ) -> None:
         self._settings, self._clock, self._spent_s = settings, clock, spent_s
         self._began_s: float | None = None
-        """Begin of the last batch; None before the first."""
+        """Start of the last batch; None before the first."""
         self._left_s = self._spent_before_s = 0.0
-        """At that time: tokens, and processor seconds used so far."""
+        """At the start of the last batch: tokens, and processor seconds used so far."""
         self._cost_s: float | None = 0.0
         """Processor seconds of the last batch; None while it runs."""
         self._hastened_ns = self._asked_ns()
 
     def begins(self) -> None:
-        """A batch begins now."""
+        """Note that a batch starts now."""
         settings, now_s = self._settings, self._clock()
         self._hastened_ns = self._asked_ns()
         if settings.cores:
@@ -146,7 +146,7 @@ class Pace:
         self._began_s = now_s
 
     def due_s(self) -> float:
-        """Time on the clock at which the next batch may begin. Call it after the end of the last batch."""
+        """Time of the clock at which the next batch may start. Call this after the end of the last batch."""
         settings = self._settings
         if self._began_s is None:
             return self._clock()
@@ -157,18 +157,18 @@ class Pace:
         return self._began_s + wait_s
 
     def is_hastened(self) -> bool:
-        """True if a reader has asked for a batch since the last one began, and `least_s` has passed."""
+        """Return True if a reader has asked for a batch since the start of the last one, and `least_s` has passed."""
         began_s = self._began_s
         return self._asked_ns() > self._hastened_ns and (
             began_s is None or self._clock() >= began_s + self._settings.least_s
         )
 
     def _tokens_s(self, now_s: float) -> float:
-        """Processor seconds that batches may use at that time; below 0: they used too many."""
+        """Processor seconds that batches may use at a time. Below 0: they used too many."""
         if self._cost_s is None:
             self._cost_s = self._spent_s(self._settings.pid) - self._spent_before_s
         cores = self._settings.cores
-        left_s = max(self._left_s - self._cost_s, -cores * self._settings.most_s)  # most_s pays for all
+        left_s = max(self._left_s - self._cost_s, -cores * self._settings.most_s)  # after most_s, the debt is repaid
         return left_s + cores * (now_s - (self._began_s or now_s))
 
     def _asked_ns(self) -> int:
@@ -206,8 +206,8 @@ def read_stream(spark: SparkSession, settings: SourceSettings) -> DataFrame:
     The Python workers must be able to import `pipelines` (PYTHONPATH).
 
     Raises:
-        SetupError: the log cannot be used; the message says what to do.
-        UnavailableError: the log cannot be reached.
+        SetupError: the event log cannot be used. The message says what to do.
+        UnavailableError: the event log cannot be reached.
     """
     # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
     open_log(settings.url).close()
@@ -221,13 +221,13 @@ def options_of(settings: SourceSettings) -> dict[str, str]:
 
 
 SourceOffset = dict[str, Any]
-"""What Spark keeps in the checkpoint: ``offset``, the next record to read, ``timeMs``, the greatest event time before
-it, and ``log``, the id of the log it is in."""
+"""Position that Spark stores in the checkpoint: ``offset`` of the next record to read, ``timeMs``, the greatest event
+time before it, and ``log``, the id of the event log."""
 
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """Records from ``start`` up to, not including, ``end``; ``time_ms`` is the greatest event time before them."""
+    """Records from ``start`` up to, not including, ``end``. ``time_ms`` is the greatest event time before them."""
 
     start: int
     end: int
@@ -241,12 +241,12 @@ class LogSource(DataSource):
         self.settings = msgspec.json.decode(options[_SETTINGS], type=SourceSettings)
 
     def schema(self) -> StructType:
-        """See `SCHEMA`."""
+        """Return `SCHEMA`."""
         return SCHEMA
 
     @classmethod
     def name(cls) -> str:
-        """The format's name in Spark."""
+        """Name of the format in Spark."""
         return "routelake-log"
 
     def streamReader(self, schema: StructType) -> LogStreamReader:
@@ -255,7 +255,7 @@ class LogSource(DataSource):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches (in one process for the query's life) and reads them (in Python workers)."""
+    """Plans micro-batches (in one process per query) and reads them (in Python workers)."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
@@ -276,13 +276,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._settings.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to what is there now and no further."""
+        """Limit the query to the present records."""
         self._stop_at = self._open().next_offset()
 
     def latestOffset(self, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
-        """The end of the next micro-batch, after a short wait if there is nothing new.
+        """The end of the next micro-batch, after a short wait if there is no new record.
 
-        While Kafka cannot be reached there is nothing new.
+        While Kafka cannot be reached, there is no new record.
         """
         try:
             return self._latest_offset(self._open(), start, limit)
@@ -313,13 +313,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {"offset": end.offset, "timeMs": end.time_ms, "log": tail.log_id}
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> Sequence[OffsetRange]:
-        """One: a batch is small, and its blocks are shuffled by shard anyway."""
+        """Return one partition, as a batch is small and its blocks are shuffled by shard anyway."""
         if start["offset"] >= end["offset"]:
             return []
         return [OffsetRange(start["offset"], end["offset"], start["timeMs"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The blocks of a partition, as Arrow. Runs in a worker."""
+        """Read the blocks of a partition as Arrow. Runs in a worker."""
         assert isinstance(partition, OffsetRange)
         time_ms = partition.time_ms
         for records in records_between(self._settings.url, partition.start, partition.end):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only Spark SQL on a lake, with the tables by their names.
+"""Read-only Spark SQL on the tables of a lake.
 
-Each is an external table of the session's own catalog, so that ``VERSION AS OF`` and ``table_changes`` work, as they do
-not on views. Nothing is written to the lake: the fold is its only writer and ends when it meets a commit of somebody
-else, so statements that write are refused before they run.
+Each table is an external table in the catalog of the session. So ``VERSION AS OF`` and ``table_changes`` work, which
+views do not support. The fold is the only writer of the lake and ends if it finds a commit of another program. So
+statements that write are refused before they run.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _PIECE: Final = re.compile(
     r"|(?P<comment>--[^\n]*|/\*.*?\*/)|/\*.*\Z|(?P<end>;)|.",
     re.DOTALL,
 )
-"""What has to be told apart to find a statement's end; quotes and comments may be open still."""
+"""Tokens that matter for the end of a statement. Quotes and comments may be unfinished."""
 _COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical."
 _READS: Final = re.compile(
     r"\s*(show|describe|desc|explain|set|reset|use|cache|uncache|clear|refresh"
     r"|create\s+(or\s+replace\s+)?(global\s+)?temp(orary)?\s+view|drop\s+view)\b",
     re.IGNORECASE,
 )
-"""Commands that change the session at most."""
+"""Commands that change at most the session."""
 _TABLE_ROWS: Final = 1000
 
 
 def statements(text: str) -> tuple[list[str], str]:
-    """Split text at the semicolons that end statements; comments are left out.
+    """Split text at the semicolons that end statements. Comments are left out.
 
     Returns:
-        The whole statements, and what follows the last semicolon.
+        The complete statements, and the text after the last semicolon.
     """
     done: list[str] = []
     rest: list[str] = []
@@ -61,14 +61,14 @@ def statements(text: str) -> tuple[list[str], str]:
 
 
 class LakeSql:
-    """A Spark session that reads one lake. Use as a context manager: it ends the session.
+    """A Spark session that reads one lake. Use as a context manager, which ends the session.
 
     Args:
         lake_dir: an existing lake.
         driver_memory: heap of the JVM, such as ``1g``.
 
     Raises:
-        SetupError: there is no lake, or Spark does not start.
+        SetupError: the lake is missing, or Spark does not start.
     """
 
     def __init__(self, lake_dir: Path, *, driver_memory: str = "1g") -> None:
@@ -81,7 +81,7 @@ class LakeSql:
         self._lake_dir = lake_dir.resolve()
         self._known: set[str] = set()
         self._scratch = tempfile.TemporaryDirectory(prefix="routelake-sql-")
-        # It prints each error a second time, as JSON with two stacks.
+        # This logger prints each error a second time, as JSON with two stacks.
         logging.getLogger("SQLQueryContextLogger").disabled = True
         self._spark: SparkSession = session(
             "routelake-sql", driver_memory=driver_memory, delta=True, scratch_dir=Path(self._scratch.name)
@@ -95,7 +95,7 @@ class LakeSql:
         self._scratch.cleanup()
 
     def rows(self, statement: str) -> DataFrame:
-        """Result of one statement, without its semicolon.
+        """Run one statement, given without its semicolon.
 
         Raises:
             RoutelakeError: Spark cannot run it, or it would write.
@@ -111,9 +111,9 @@ class LakeSql:
         """Run a statement and print its rows.
 
         Args:
-            statement: see `rows`.
-            as_json: a JSON object a line; else a table, which says so if there are more rows than it shows.
-            limit: of rows; by default 1,000 in a table, all as JSON.
+            statement: one statement, as for `rows`.
+            as_json: print a JSON object per line. Otherwise print a table, with a note if rows are left out.
+            limit: maximum number of rows. Default: 1,000 in a table, all as JSON.
 
         Raises:
             RoutelakeError: see `rows`.
@@ -132,7 +132,7 @@ class LakeSql:
             raise RoutelakeError(_first_line(error)) from error
 
     def _register(self, statement: str) -> None:
-        """Tables that a statement names, when it is the first to do so: to open all takes seconds."""
+        """Register the tables that a statement names, if not done yet. To register all at the start takes seconds."""
         text = statement.lower()
         every = re.match(r"\s*show\b", text) is not None
         for table in (*ALL_TABLES, *INTERVAL_TABLES):
@@ -157,7 +157,7 @@ class LakeSql:
 
 
 def _first_line(error: Exception) -> str:
-    """Return Spark's message without the query plan and the stack below it."""
+    """Return Spark's message without the query plan and the stack."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.getMessage() or java.toString())
     return next((line.strip().rstrip(";") for line in text.splitlines() if line.strip()), type(error).__name__)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that forks Spark's Python workers: pyspark.daemon, with less memory.
+"""Process that forks Spark's Python workers: pyspark.daemon with less memory.
 
-Workers find no pandas. pyarrow and pyspark import it if it is there, which takes 25 MB and 0.3 s in each worker.
+pandas is hidden from the workers. Otherwise pyarrow and pyspark import it, which takes 25 MB and 0.3 s in each worker.
 """
 
 from __future__ import annotations

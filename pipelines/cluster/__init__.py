@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fold's executors on other machines: the cluster and its Spark options, and a trial of its executors."""
+"""Executors of the fold on other machines: the cluster, its Spark options, and a check of its executors."""

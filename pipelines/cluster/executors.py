@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executors of a cluster: wait for the first one, and let them try what the fold needs of them."""
+"""Executors of a cluster: wait for the first one, and check that they meet the needs of the fold."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from schemas.errors import RoutelakeError, SetupError, UnavailableError
 log = structlog.get_logger("routelake.fold")
 
 WAIT_S: Final = 60.0
-"""Time without executors after which the fold ends, so that its supervisor starts it again. A restarted master does not
-know the fold, and kills its executors."""
+"""Seconds without executors after which the fold ends, so that its supervisor starts it again. A restarted master does
+not know the fold, and kills its executors."""
 
 _PYTHON_ERROR: Final = re.compile(r"^(?:ModuleNotFoundError|ImportError): (.*)$", re.MULTILINE)
 _VERSIONS: Final = re.compile(r"PYTHON_VERSION_MISMATCH\]\s*(.*?)(?:\n|$)")
@@ -36,21 +36,21 @@ _NO_PYTHON: Final = re.compile(r'Cannot run program "([^"]*)"')
 
 
 def count(context: SparkContext) -> int:
-    """Number of executors."""
+    """Return the number of executors."""
     status = context._jsc.sc().getExecutorMemoryStatus()
-    return int(status.size()) - 1  # the driver is among them
+    return int(status.size()) - 1  # the driver is included
 
 
 def is_over(context: SparkContext) -> bool:
-    """Return True if Spark has given up: the master has removed the application."""
+    """Return True if Spark has stopped, because the master has removed the application."""
     return bool(context._jsc.sc().isStopped())
 
 
 def wait_for_executors(context: SparkContext, cluster: Cluster, stop: Callable[[float], bool]) -> bool:
-    """Wait for the first one; False when told to stop.
+    """Wait for the first executor. Return False after a stop.
 
     Raises:
-        UnavailableError: there is none within `WAIT_S`.
+        UnavailableError: no executor registered within `WAIT_S`.
     """
     deadline = time.monotonic() + WAIT_S
     while count(context) < 1:
@@ -62,7 +62,7 @@ def wait_for_executors(context: SparkContext, cluster: Cluster, stop: Callable[[
 
 
 def no_executors(cluster: Cluster) -> str:
-    """Message for the case that there are no executors."""
+    """Message about missing executors."""
     asked = cluster.config.get("spark.executor.memory", "1g")
     look = "`kubectl get pods`" if cluster.is_kubernetes else "the master's web page"
     return (
@@ -73,10 +73,10 @@ def no_executors(cluster: Cluster) -> str:
 
 
 def check(spark: SparkSession, cluster: Cluster, log_url: str) -> int:
-    """Let executors try what the fold needs of them; returns how many cores they have.
+    """Check that executors meet the needs of the fold. Return the number of their cores.
 
     Raises:
-        SetupError: they lack something; the message says what, and where.
+        SetupError: an executor does not. The message names the executor and what it lacks.
     """
     context = spark.sparkContext
     cores = int(context.defaultParallelism)
@@ -97,13 +97,13 @@ def check(spark: SparkSession, cluster: Cluster, log_url: str) -> int:
 
 
 class _Trial:
-    """Trial run in an executor. Pickled by name, so that a worker has to import this module and the fold."""
+    """Check that runs in an executor. It is pickled by name, so that a worker must import this module and the fold."""
 
     def __init__(self, seen: str, token: str, log_url: str) -> None:
         self._seen, self._token, self._log_url = seen, token, log_url
 
     def __call__(self, _rows: Iterable[int]) -> Iterator[str]:
-        """Yields what is wrong, or nothing."""
+        """Yield problems, if any."""
         assert callable(ShardFold)
         where = f"the executor on {socket.gethostname()}"
         seen = Path(self._seen)

@@ -17,10 +17,10 @@ from schemas.errors import SetupError, UnavailableError
 from schemas.properties import PropertiesError, parse_file
 
 _TIMEOUT_S: Final = 10.0
-"""Time for a master to take a connection. Spark itself would try for a minute and say something else."""
+"""Seconds for a master to accept a connection. Spark itself would try for a minute and report another error."""
 
 LOCAL: Final = "local"
-"""In place of a master's URL: executors are threads of the fold's own JVM."""
+"""Value instead of a master's URL: executors are threads of the fold's own JVM."""
 
 MASTER_FORMS: Final = "local, spark://HOST:PORT[,HOST:PORT] or k8s://https://HOST:PORT"
 
@@ -43,13 +43,13 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster, as the options name it.
+    """A cluster, from the options.
 
     Attributes:
-        master: its URL.
-        shared_dir: a folder that driver and executors see under this path.
-        config_file: Spark's properties for it; None if there are none.
-        config: what stands in the file. Not shown: it has a secret.
+        master: URL of the master.
+        shared_dir: folder that driver and executors access under this path.
+        config_file: file with Spark properties for the cluster; None without one.
+        config: properties in the file. They are not printed, as they may have a secret.
     """
 
     master: str
@@ -69,10 +69,10 @@ class Cluster:
 
 
 def read_cluster(master: str, shared_dir: Path, config_file: Path | None) -> Cluster | None:
-    """The cluster that --master, --shared-dir and --spark-config name; None for ``local``.
+    """Make the cluster from --master, --shared-dir and --spark-config; None for ``local``.
 
     Raises:
-        SetupError: they name none that could be used; the message says what to do.
+        SetupError: the options are unusable. The message says what to do.
     """
     if master == LOCAL:
         if config_file is not None:
@@ -117,7 +117,7 @@ def master_addresses(master: str) -> list[Address]:
     """Addresses of the masters in a URL.
 
     Raises:
-        SetupError: it has another form.
+        SetupError: the URL has another form.
     """
     if match := re.fullmatch(r"spark://([^/?#@]+)", master):
         found = [_address(text) for text in match[1].split(",")]
@@ -151,19 +151,19 @@ def spark_options(cluster: Cluster, driver_host: str, jars: list[Path]) -> dict[
     """Spark options for a cluster, in addition to those for every fold. Pure.
 
     Args:
-        cluster: whose own properties win; these are not among the options, as they may hold a secret.
-        driver_host: this machine's address, as executors reach it.
-        jars: of the driver's class path, which executors need, too.
+        cluster: the cluster. Its own properties have precedence and are not in the result, as they may have a secret.
+        driver_host: address of this machine for executors.
+        jars: files in the driver's class path, which executors need, too.
     """
     options = {
         "spark.driver.host": driver_host,
         "spark.driver.bindAddress": driver_host,
-        # As the driver's; each executor is a JVM that carries things to and fro beside Python workers.
+        # As for the driver: each executor is a JVM that mainly moves data for its Python workers.
         "spark.executor.extraJavaOptions": _EXECUTOR_JVM,
         "spark.jars": ",".join(map(str, jars)),
-        # An executor that was given up may still write to the checkpoint: what it writes has a name of its own.
+        # An abandoned executor may still write to the checkpoint. In this format its files have unique names.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-        # Executors say each task twice, for as long as the fold lives.
+        # By default, executors log each task twice.
         "spark.executor.syncLogLevel.enabled": "true",
         AUTHENTICATE: "true",
     }
@@ -171,20 +171,20 @@ def spark_options(cluster: Cluster, driver_host: str, jars: list[Path]) -> dict[
 
 
 def shards_for(cores: int, offered: list[int]) -> int:
-    """Two shards a core, so that one of two executors may be slower; the next number that is offered.
+    """Return the next supported number of shards from two per core on, so that some executors may be slower.
 
     Args:
-        cores: of all executors.
-        offered: numbers of shards.
+        cores: cores of all executors.
+        offered: supported numbers of shards.
     """
     return min((number for number in sorted(offered) if number >= 2 * cores), default=max(offered))
 
 
 def own_address(cluster: Cluster) -> str:
-    """This machine's address as a master sees it, by which executors reach the driver.
+    """Address of this machine in a connection to a master. Executors reach the driver by it.
 
     Raises:
-        UnavailableError: no master takes a connection; the message says why and what to do.
+        UnavailableError: no master accepts a connection. The message says why and what to do.
     """
     why = []
     for host, port in cluster.addresses:
