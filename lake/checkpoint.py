@@ -97,7 +97,7 @@ def _read_batches(folder: Path) -> int | None:
     """Read each file of Spark's log of offsets or commits. A file is a line with a version, then lines of JSON.
 
     Returns:
-        Number of the last batch; None without a batch.
+        Number of the last batch, or None without a batch.
 
     Raises:
         OSError, ValueError: a file is truncated or cannot be read.

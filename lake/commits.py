@@ -32,7 +32,7 @@ _outcomes_decoder = msgspec.json.Decoder(tuple[CommandOutcome, ...])
 
 
 def last_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> RouteCommit | None:
-    """The commit of the greatest epoch; None in an empty lake.
+    """The commit of the greatest epoch, or None in an empty lake.
 
     Args:
         lake_dir: directory or URI of the lake.
@@ -116,7 +116,7 @@ class CommitTail:
 
     @property
     def version(self) -> int | None:
-        """The version of the table read last; None if `read` needs an `open` first."""
+        """The version of the table read last, or None if `read` needs an `open` first."""
         return self._version
 
     def open(self) -> OpenedTail | None:

@@ -66,11 +66,11 @@ class Lease:
     Args:
         store: Object store of the lake.
         holder: Name of this fold, the same after a restart in the same data directory. One process uses that at a time.
-        clock_s: Monotonic clock in seconds; tests replace it.
+        clock_s: Monotonic clock in seconds. Tests replace it.
         on_lost: Callback on the lease's thread, if another fold took the lease or it cannot be renewed.
 
     Attributes:
-        term: Term of this fold; 0 while it does not hold the lease.
+        term: Term of this fold, or 0 while it does not hold the lease.
         is_renewed: True if another fold was seen to renew the lease.
     """
 
@@ -110,7 +110,7 @@ class Lease:
         Raises:
             StoreError: Storage failed.
             SetupError: The object is not a lease.
-            OSError: ``from_another`` raised it; the lease is not taken.
+            OSError: ``from_another`` raised it. The lease is not taken.
         """
         found = self._store.find(LEASE_FILE)
         if found is None:
@@ -222,8 +222,8 @@ class LeasedLake:
 
     Args:
         store: Object store of the lake.
-        copy_dir: Folder of the copy that the fold commits to; this process has its lock.
-        lease: Lease to use; None makes a new one.
+        copy_dir: Folder of the copy that the fold commits to. This process has its lock.
+        lease: Lease to use. None makes a new one.
 
     Attributes:
         publisher: Publishes the commits of the copy.

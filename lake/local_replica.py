@@ -86,7 +86,7 @@ class LocalReplica:
         check_format(self.folder)
         for report in (FOLD_STATUS_FILE, FOLD_FAILURE_FILE):
             self._know(report)
-            (self.folder / report).unlink(missing_ok=True)  # from an earlier run; other folds may have run since
+            (self.folder / report).unlink(missing_ok=True)  # from an earlier run, and other folds may have run since
         commits = ROUTE_COMMIT_TABLE.name
         self._begin_log(commits, None)
         if commits in self.versions:
@@ -173,7 +173,7 @@ class LocalReplica:
 
         Args:
             name: Name of the table.
-            oldest: Oldest version that must be readable; None for the newest.
+            oldest: Oldest version that must be readable, or None for the newest.
         """
         table = self.folder / name
         pointer = self._know(f"{name}/{LAST_CHECKPOINT}")
@@ -215,7 +215,7 @@ class LocalReplica:
             return False
 
     def _checkpoint_before(self, name: str, version: int) -> int:
-        """The newest checkpoint up to a version; -1 if the log must be read from its beginning."""
+        """The newest checkpoint up to a version, or -1 if the log must be read from its beginning."""
         for first in (max(0, version - _LOOK_BACK), 0):
             listed = self.store.listed(f"{name}/{LOG_FOLDER}", f"{name}/{entry_name(first)}")
             found = log_versions(one.path.rpartition("/")[2] for one in listed).checkpoints

@@ -206,7 +206,7 @@ class Publisher:
 
     Attributes:
         copy: The copy, and the versions up to which it equals the store.
-        lost: Reason why this process must stop writing; None while it may write.
+        lost: Reason why this process must stop writing, or None while it may write.
         on_published: Callback with each new version of routeCommitTable in the store. It must not block or raise.
     """
 

@@ -153,7 +153,7 @@ class Store:
         return self._get(path).data
 
     def find(self, path: str) -> Tagged | None:
-        """Read a whole object and its tag; None without such an object. Raises StoreError."""
+        """Read a whole object and its tag. None without such an object. Raises StoreError."""
         try:
             return self._get(path)
         except FileNotFoundError:

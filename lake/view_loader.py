@@ -172,7 +172,7 @@ def _ints(array: pa.Array) -> memoryview:
 
 
 def broker_rows(table: pa.Table) -> Iterator[tuple[str, BrokerRow | None]]:
-    """Rows of brokerAddrTable by broker name; None for a removed row."""
+    """Rows of brokerAddrTable by broker name, or None for a removed row."""
     for gone, (name, cluster, addrs, zone, acting) in _records(table, BROKER_ADDR_TABLE):
         yield name, None if gone else BrokerRow(cluster or "", dict(sorted(addrs or ())), zone, bool(acting))
 
@@ -184,7 +184,7 @@ def cluster_members(table: pa.Table) -> Iterator[tuple[tuple[str, str], bool]]:
 
 
 def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveInfo | None]]:
-    """Rows of brokerLiveTable by key; None for a removed row."""
+    """Rows of brokerLiveTable by key, or None for a removed row."""
     for gone, (name, cluster, addr, *values) in _records(table, BROKER_LIVE_TABLE):
         if gone:
             yield (name, cluster, addr), None
@@ -199,13 +199,13 @@ def live_rows(table: pa.Table) -> Iterator[tuple[LiveKey, LiveInfo | None]]:
 
 
 def filter_servers(table: pa.Table) -> Iterator[tuple[LiveKey, tuple[str, ...] | None]]:
-    """Rows of filterServerTable by key; None for a removed row."""
+    """Rows of filterServerTable by key, or None for a removed row."""
     for gone, (name, cluster, addr, servers) in _records(table, FILTER_SERVER_TABLE):
         yield (name, cluster, addr), None if gone else tuple(servers or ())
 
 
 def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], RegisteredMapping | None]]:
-    """Rows of topicQueueMappingInfoTable by key; None for a removed row."""
+    """Rows of topicQueueMappingInfoTable by key, or None for a removed row."""
     for gone, (broker_name, topic, bname, mapping, offset) in _records(table, TOPIC_QUEUE_MAPPING_INFO_TABLE):
         yield (
             (broker_name, topic, bname),
@@ -214,7 +214,7 @@ def mapping_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str, str], Regist
 
 
 def kv_rows(table: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str | None] | None]]:
-    """Rows of kvConfigTable by (namespace, key); None for a removed row."""
+    """Rows of kvConfigTable by (namespace, key), or None for a removed row."""
     for gone, (namespace, key, value) in _records(table, KV_CONFIG_TABLE):
         yield (namespace, key), None if gone else (value,)
 

@@ -170,7 +170,7 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
 
 
 def _announcer(log_url: str, publisher: Publisher) -> Announcer | None:
-    """Return the announcer of epochs to gateways; None if the event log is not in Kafka."""
+    """Return the announcer of epochs to gateways, or None if the event log is not in Kafka."""
     if not is_kafka(log_url):
         return None
     from lake.announce import Announcer

@@ -113,10 +113,10 @@ def session(
         driver_memory: heap of the JVM, such as ``1g``.
         shards: number of shuffle partitions, with one task each.
         delta: include Delta Lake's SQL, for readers.
-        scratch_dir: folder for temporary files of the JVM; None for the system's folder. The caller deletes it, as a
+        scratch_dir: folder for temporary files of the JVM, or None for the system's folder. The caller deletes it, as a
             killed JVM leaves 17 MB there.
-        jvm_options: further options of the JVM, with a leading space; None for its class data archive, if it exists.
-        cluster: cluster of the executors; None to run them in the JVM of this session.
+        jvm_options: further options of the JVM, with a leading space, or None for its class data archive, if it exists.
+        cluster: cluster of the executors, or None to run them in the JVM of this session.
 
     Raises:
         SetupError: the JVM does not start, or has no folder for temporary files.

@@ -89,7 +89,7 @@ class PaceSettings(msgspec.Struct, frozen=True):
     """Limits for the start of micro-batches.
 
     Attributes:
-        cores: Cores that batches may use on average; 0: no limit.
+        cores: Cores that batches may use on average. 0: no limit.
         burst_s: Processor seconds that batches may use without a delay after a quiet time.
         least_s: Minimum seconds from the start of one batch to the start of the next one.
         most_s: Maximum of that time, if there are events to process.
@@ -127,11 +127,11 @@ class Pace:
     ) -> None:
         self._settings, self._clock, self._spent_s = settings, clock, spent_s
         self._began_s: float | None = None
-        """Start of the last batch; None before the first."""
+        """Start of the last batch, or None before the first."""
         self._left_s = self._spent_before_s = 0.0
         """At the start of the last batch: tokens, and processor seconds used so far."""
         self._cost_s: float | None = 0.0
-        """Processor seconds of the last batch; None while it runs."""
+        """Processor seconds of the last batch, or None while it runs."""
         self._hastened_ns = self._asked_ns()
 
     def begins(self) -> None:

@@ -96,7 +96,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         values: partition values, by column.
-        added: file of the new rows. With ``feed`` it has all rows of the partition; None if no row is left.
+        added: file of the new rows. With ``feed`` it has all rows of the partition, or None if no row is left.
         feed: file of exactly the changed rows, for the change data feed. None if ``added`` has exactly these.
     """
 

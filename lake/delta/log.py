@@ -122,7 +122,7 @@ class File(msgspec.Struct, rename="camel"):
         path: Path relative to the table, percent-encoded.
         partition_values: Partition values, by column.
         stats: JSON with numRecords, minValues, maxValues, nullCount.
-        size: Size in bytes; None in a removal without a size.
+        size: Size in bytes, or None in a removal without a size.
         data_change: False if the commit only rearranged rows into other files.
         deletion_timestamp: Time of a removal, ms since 1970.
         deletion_vector: Deletion vector, which routelake never writes.
@@ -157,7 +157,7 @@ class _MetaData(msgspec.Struct):
 
 
 class _Transaction(msgspec.Struct):
-    """Marker of a transaction action; no field is read."""
+    """Marker of a transaction action. No field is read."""
 
 
 class _Action(msgspec.Struct, rename="camel"):
@@ -208,7 +208,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def time_ms(self) -> int:
-        """Commit time, ms since 1970; 0 if the entry has no time."""
+        """Commit time, ms since 1970, or 0 if the entry has no time."""
         return next((action.commit_info.timestamp for action in self.actions if action.commit_info is not None), 0)
 
     @property
@@ -411,7 +411,7 @@ def _integers(values: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def _from_log(table: Path, version: int | None) -> Active | None:
-    """Read the files from the log; None if the last checkpoint cannot be used or a commit is missing."""
+    """Read the files from the log. None if the last checkpoint cannot be used or a commit is missing."""
     at, files = -1, dict[str, File]()
     last = read_last_checkpoint(table)
     if last is not None:
@@ -462,7 +462,7 @@ def check_names(table: Path) -> None:
 
 
 def damage_in(table: Path) -> str | None:
-    """Describe the damaged or missing file of a table's log; None if the log is intact."""
+    """Describe the damaged or missing file of a table's log. None if the log is intact."""
     try:
         table.stat()
         check_commits(table)
@@ -478,7 +478,7 @@ def explain(table: Path, error: BaseException) -> str:
 
 
 def damage_of(path: Path, file: File, *, read: bool = True) -> str | None:
-    """Describe the damage of a data file; None if it is intact.
+    """Describe the damage of a data file. None if it is intact.
 
     Args:
         path: Path of the file.
@@ -503,7 +503,7 @@ def damage_of(path: Path, file: File, *, read: bool = True) -> str | None:
 
 
 def _checkpointed(table: Path) -> int:
-    """Version of the last checkpoint; -1 (all commits count) without one or if the pointer is truncated."""
+    """Version of the last checkpoint, or -1 (all commits count) without one or if the pointer is truncated."""
     try:
         last = read_last_checkpoint(table)
     except (OSError, ValueError):

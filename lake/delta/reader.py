@@ -79,7 +79,7 @@ class CommitReader:
         """Objects of a store that were read ahead, by name. Each is used once."""
 
     def find(self, version: int) -> ReadEntry | None:
-        """Read the entry of a version; None if the version is not committed yet or its file was deleted."""
+        """Read the entry of a version. None if the version is not committed yet or its file was deleted."""
         name = entry_name(version)
         try:
             if self._local is not None:
@@ -91,7 +91,7 @@ class CommitReader:
         return ReadEntry(text, (zlib.crc32(text), len(text)))
 
     def identity(self, version: int) -> FileIdentity | None:
-        """Identity of the file of a version; None if the file does not exist."""
+        """Identity of the file of a version, or None if the file does not exist."""
         if self._local is None:
             found = self.find(version)
             return None if found is None else found.identity
@@ -109,7 +109,7 @@ class CommitReader:
         return None if self._local is None else (self._local / LOG_FOLDER).stat().st_mtime_ns
 
     def appended(self, version: int) -> pa.Table | None:
-        """The rows that a version of an append-only table added; None for a commit of maintenance.
+        """The rows that a version of an append-only table added, or None for a commit of maintenance.
 
         Raises:
             OSError: The commit or its data is missing.
@@ -118,7 +118,7 @@ class CommitReader:
         return self.added(self._entry(version))
 
     def added(self, entry: Entry) -> pa.Table | None:
-        """The rows that a commit added, from its entry; None for a commit of maintenance. Raises OSError."""
+        """The rows that a commit added, from its entry, or None for a commit of maintenance. Raises OSError."""
         added = [file for file in entry.added if file.data_change]
         parts = [self._read(file, self._table.column_names) for file in added]
         return pa.concat_tables(parts) if parts else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of `schemas.tables` as Arrow has them. Spark's workers read this: nothing here imports deltalake."""
+"""Arrow types of the columns of `schemas.tables`. Spark's workers use this module, so it does not import deltalake."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ class ActivityAsked(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of the query.
 
     Attributes:
-        from_: Start, as for `History.resolve`; None: the first epoch.
-        to: End, as for `History.resolve`; None: now.
+        from_: Start, as for `History.resolve`. None: the first epoch.
+        to: End, as for `History.resolve`. None: now.
         by: Points of equal duration, or of an equal number of epochs.
         points: Maximum number of points.
         totals: Include the numbers of topics, brokers and queues.

@@ -63,14 +63,14 @@ class Epochs:
         self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not cached
         self._files_version: int | None = None  # version of these files. Vacuum may delete those of older versions.
         self.first = 0
-        """The oldest recorded epoch; 0 without any. Epochs have consecutive numbers."""
+        """The oldest recorded epoch, or 0 without any. Epochs have consecutive numbers."""
         self._times_us = array("q")
         self.lake = 0
         """Number of lakes seen at this path. It changes if another lake replaces this one."""
 
     @property
     def newest(self) -> int:
-        """The newest epoch as of the last `refresh`; 0 without any."""
+        """The newest epoch as of the last `refresh`, or 0 without any."""
         return self.first + len(self._times_us) - 1 if self._times_us else 0
 
     def refresh(self) -> None:
@@ -136,13 +136,13 @@ class Epochs:
         return oldest, _longs(rows["eventTime"].cast(pa.int64()))
 
     def last_at(self, time: datetime) -> int:
-        """The greatest epoch with an event time up to a time; 0 without any."""
+        """The greatest epoch with an event time up to a time, or 0 without any."""
         with self._lock:
             index = bisect_right(self._times_us, to_us(time))
             return self.first + index - 1 if index else 0
 
     def time_of(self, epoch: int) -> datetime | None:
-        """The event time of an epoch; None if it is not recorded."""
+        """The event time of an epoch, or None if it is not recorded."""
         with self._lock:
             return from_us(self._times_us[epoch - self.first]) if 0 < self.first <= epoch <= self.newest else None
 
@@ -213,7 +213,7 @@ def parse_as_of(value: str, name: str = "as_of") -> int | datetime:
 
 
 def unix_time_hint(value: str, name: str) -> str | None:
-    """Advice what to write instead of a Unix time; None if the value does not look like one."""
+    """Advice what to write instead of a Unix time, or None if the value does not look like one."""
     found = _UNIX_TIME.fullmatch(value.strip())
     if found is None:
         return None
@@ -265,7 +265,7 @@ class AsOf(msgspec.Struct, frozen=True):
 
     Attributes:
         commit: The commit, as `PastRoute.commit`.
-        until: Time up to which changes of the next epoch are included; None for the tables of the commit alone.
+        until: Time up to which changes of the next epoch are included, or None for the tables of the commit alone.
     """
 
     commit: RouteCommit
@@ -338,7 +338,7 @@ class AsOfResolver:
         self._known.clear()
 
     def of(self, wanted: int | datetime | None, shown: str, name: str) -> AsOf:
-        """The point in time of an epoch or a time; None is the newest epoch.
+        """The point in time of an epoch or a time. None is the newest epoch.
 
         Args:
             wanted: The epoch or time.

@@ -56,7 +56,7 @@ class Change(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ChangesAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters of the query. ``from_`` and ``to`` are as for `History.resolve`; None: the first epoch, and now."""
+    """Parameters of the query. ``from_`` and ``to`` are as for `History.resolve`. None: the first epoch, and now."""
 
     from_: str | None = None
     to: str | None = None
@@ -64,7 +64,7 @@ class ChangesAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangePage(msgspec.Struct, frozen=True):
-    """Changes, newest first, and the cursor of the next page; None at the end."""
+    """Changes, newest first, and the cursor of the next page, or None at the end."""
 
     changes: list[Change]
     next_cursor: str | None

@@ -75,7 +75,7 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
         asked: Points in time and filters. ``command``, ``peer``, ``user`` and ``outcome`` select rows with at least one
             such change in between.
         limit: Maximum number of differences on the page.
-        cursor: Cursor of the page; None for the first.
+        cursor: Cursor of the page, or None for the first.
 
     Raises:
         BadRequestError: A filter, a point in time or the cursor is invalid, or ``from`` is missing.
@@ -122,7 +122,7 @@ class _Row(NamedTuple):
         return len(self.key) + len(self.before or "") + len(self.after or "")
 
     def difference(self) -> Difference | None:
-        """The difference; None if the rows are equal apart from heartbeat times."""
+        """The difference, or None if the rows are equal apart from heartbeat times."""
         before, after = (self._values(text) for text in (self.before, self.after))
         if before == after:
             return None
@@ -165,7 +165,7 @@ class _Look(NamedTuple):
         Args:
             groups: Groups of one table.
             limit: Maximum number of rows.
-            room: Maximum bytes; None for no limit on the first row.
+            room: Maximum bytes, or None for no limit on the first row.
         """
         name = groups[0].table_name
         beyond = "true"

@@ -46,7 +46,7 @@ TABLES: Final = frozenset(table.name for table in STATE_TABLES)
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions on a row; None is no condition.
+    """Conditions on a row. None is no condition.
 
     Attributes:
         topic: Topic of the changed row or of the command.

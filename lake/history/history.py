@@ -103,8 +103,8 @@ class History:
             BadRequestError: The text is neither an epoch nor a time, or a time without offset, or a Unix time.
             FutureEpochError: The epoch is not committed.
             FutureTimeError: The time is in the future.
-            BeforeHistoryError: The first epoch is later; ``first_epoch`` and ``first_time`` name it.
-            VacuumedError: The first recorded epoch is later; ``oldest_epoch`` and ``oldest_time`` name it.
+            BeforeHistoryError: The first epoch is later. ``first_epoch`` and ``first_time`` name it.
+            VacuumedError: The first recorded epoch is later. ``oldest_epoch`` and ``oldest_time`` name it.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         wanted = None if as_of == NOW else parse_as_of(as_of, name)
@@ -115,8 +115,8 @@ class History:
         """Resolve the two points in time of a query.
 
         Args:
-            from_: The first, as for `resolve`; None for the start of the history.
-            to: The second, as for `resolve`; None for now.
+            from_: The first, as for `resolve`, or None for the start of the history.
+            to: The second, as for `resolve`, or None for now.
             needs_from: Raise an error without ``from_``.
 
         Raises:
@@ -157,7 +157,7 @@ class History:
         return self._epochs.commits(epochs)
 
     def event_time(self, epoch: int) -> datetime | None:
-        """Event time of an epoch; None if it is not recorded. From memory, as of the last query."""
+        """Event time of an epoch, or None if it is not recorded. From memory, as of the last query."""
         return self._epochs.time_of(epoch)
 
     def mark(self) -> EpochMark:

@@ -68,7 +68,7 @@ class IntervalKeeper:
         self._lake_dir = lake_dir
         self._log = CommitReader(str(lake_dir), ROUTE_CHANGE_TABLE, CODES)
         self._version: int | None = None
-        """Version of routeChangeTable up to which the changes are processed; None: the tables' transactions tell."""
+        """Version of routeChangeTable up to which the changes are processed. None: the tables' transactions tell."""
         self._behind: Iterator[int] | None = None
         """Catch-up in progress: processes one window of changes per item and yields the epoch reached."""
         self._next_step_s = 0.0

@@ -92,8 +92,8 @@ def lifelines(history: History, from_: str | None, to: str | None, *, is_fresh: 
 
     Args:
         history: History of the lake.
-        from_: Start, as for `History.resolve`; None: the first epoch.
-        to: End, as for `History.resolve`; None: now.
+        from_: Start, as for `History.resolve`. None: the first epoch.
+        to: End, as for `History.resolve`. None: now.
         is_fresh: Read again if there is a newer epoch than that of the cached answer.
 
     Raises:

@@ -38,8 +38,8 @@ class RowStep(msgspec.Struct, frozen=True):
     Attributes:
         shows_from: Time from which the change is visible (see the module docstring).
         key: JSON text that identifies the row within its table.
-        before: Value columns before the change; None for no row.
-        after: Value columns after the change; None for no row.
+        before: Value columns before the change, or None for no row.
+        after: Value columns after the change, or None for no row.
     """
 
     epoch: int
@@ -142,7 +142,7 @@ class Field(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Blame(msgspec.Struct, frozen=True):
-    """The fields of a route at a point in time, by brokerName and table; empty if there was no route."""
+    """The fields of a route at a point in time, by brokerName and table. Empty if there was no route."""
 
     point: AsOf
     fields: list[Field]

@@ -29,7 +29,7 @@ MAX_ROWS: Final = 5_000
 
 
 class ReportAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters: the name of a report, and points in time as for `History.resolve`; None: the first epoch, and now."""
+    """Parameters: the name of a report, and points in time as for `History.resolve`. None: the first epoch, and now."""
 
     name: str
     from_: str | None = None
@@ -42,11 +42,11 @@ class ReportPage(msgspec.Struct, frozen=True):
 
     Attributes:
         since: Event time after which the window starts.
-        until: Event time up to which the window reaches; None in an empty lake.
-        columns: Names of the columns; empty in an empty lake.
+        until: Event time up to which the window reaches, or None in an empty lake.
+        columns: Names of the columns. Empty in an empty lake.
         rows: Rows in the order of the report. Times are aware.
-        query: SQL of all rows; None in an empty lake.
-        next_cursor: Cursor of the next page; None at the end.
+        query: SQL of all rows, or None in an empty lake.
+        next_cursor: Cursor of the next page, or None at the end.
     """
 
     since: datetime

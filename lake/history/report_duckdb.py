@@ -114,7 +114,7 @@ MACROS: Final = (
 
 
 MEMORY_LIMIT: Final = "512MB"
-"""Maximum memory of a query in a gateway. Data that does not fit is not written to disk; the query fails."""
+"""Maximum memory of a query in a gateway. Data that does not fit is not written to disk. The query fails."""
 
 
 class DuckLake:
@@ -122,7 +122,7 @@ class DuckLake:
 
     Attributes:
         connection: Connection to DuckDB. Times are UTC.
-        commit: Epoch of the tables; None before the first.
+        commit: Epoch of the tables, or None before the first.
 
     Args:
         lake_dir: An existing lake.
@@ -184,7 +184,7 @@ def bounded_views(changes: DeltaTable, epoch: int) -> Iterator[duckdb.DuckDBPyCo
 
     Args:
         changes: routeChangeTable.
-        epoch: Last epoch; later changes are left out.
+        epoch: Last epoch. Later changes are left out.
 
     Raises:
         InterruptedQueryError: The work of this thread was interrupted.

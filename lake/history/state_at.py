@@ -132,7 +132,7 @@ class PastRows:
         return found
 
     def last_change(self, commit: RouteCommit, until: datetime) -> tuple[datetime, int] | None:
-        """Event time and offset of the last change of a commit's epoch up to a time; None without any.
+        """Event time and offset of the last change of a commit's epoch up to a time, or None without any.
 
         Raises:
             UnavailableError: routeChangeTable cannot be read now.

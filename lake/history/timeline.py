@@ -54,8 +54,8 @@ class Window(msgspec.Struct, frozen=True):
     """Window of time. It selects the intervals that overlap it.
 
     Attributes:
-        from_: Start, as for `History.resolve`; None: the first epoch.
-        to: End, as for `History.resolve`; None: now. An interval that ends later has no end.
+        from_: Start, as for `History.resolve`. None: the first epoch.
+        to: End, as for `History.resolve`. None: now. An interval that ends later has no end.
     """
 
     from_: str | None = None
@@ -78,7 +78,7 @@ def topic_timeline(
     cursor: str | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Timeline:
-    """The states of a topic's route; empty for a topic that never existed.
+    """The states of a topic's route. Empty for a topic that never existed.
 
     Raises:
         BadRequestError: The limit or the cursor is invalid, or ``from`` is after ``to``.
@@ -278,7 +278,7 @@ def _states(
 
 
 def _topic_part(rows: Rows, broker_name: str) -> Part:
-    """State of a topic on one broker group; None if the topic is not there."""
+    """State of a topic on one broker group, or None if the topic is not there."""
     queues = rows.get((TOPIC_QUEUE_TABLE.name, broker_name))
     if not queues:
         return None
@@ -302,7 +302,7 @@ def _topic_state(parts: dict[str, Part]) -> dict[str, Any]:
 
 
 def _broker_part(rows: Rows, broker_name: str) -> Part:
-    """State of a broker group; None if it does not exist."""
+    """State of a broker group, or None if it does not exist."""
     addresses = _one(rows, BROKER_ADDR_TABLE.name, broker_name)
     live = rows.get((BROKER_LIVE_TABLE.name, broker_name), {})
     if addresses is None and not live:

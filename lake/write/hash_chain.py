@@ -65,7 +65,7 @@ class EpochDigest:
         """Compute the digest for column ``chain``.
 
         Args:
-            previous: digest of the previous epoch; empty for the first epoch.
+            previous: digest of the previous epoch. Empty for the first epoch.
             commit: row of routeCommitTable with the values of Arrow. Times may be in microseconds.
         """
         digest = hashlib.sha256(previous.encode())

@@ -85,7 +85,7 @@ class HistoryFile:
         self._digests += digests
 
     def close(self) -> WrittenHistory | None:
-        """Finish the file; None if nothing was added. Raises OSError."""
+        """Finish the file. None if nothing was added. Raises OSError."""
         if self._writer is None:
             return None
         return WrittenHistory(self._epoch, self._writer.close(), self._digests)

@@ -79,7 +79,7 @@ class StagedTable:
         staging: its staging folder.
         delta: the table in its staging folder, for delta-rs to commit to.
         version: the newest version that has been published.
-        last_checkpoint: the last checkpoint of the table; version and size are 0 without one. It lists the active files
+        last_checkpoint: the last checkpoint of the table. Version and size are 0 without one. It lists the active files
             and the files removed within the retention.
     """
 
@@ -305,7 +305,7 @@ def change_partitions(
     """Commit changes of partitions. Each partition is named once.
 
     Raises:
-        ValueError: a partition is named twice or without a change; nothing was committed.
+        ValueError: a partition is named twice or without a change. Nothing was committed.
         DeltaError, OSError: storage failed.
     """
     named = [tuple(partition.values.values()) for partition in partitions]

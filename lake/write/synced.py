@@ -56,7 +56,7 @@ _decoder = msgspec.json.Decoder(Synced)
 
 
 def read_synced(lake_dir: Path) -> Synced:
-    """Read the synced versions; empty if the file is missing or cannot be read."""
+    """Read the synced versions. Empty if the file is missing or cannot be read."""
     try:
         return _decoder.decode((lake_dir / SYNCED_FILE).read_bytes())
     except (OSError, msgspec.MsgspecError):
@@ -69,7 +69,7 @@ def sync_lake(lake_dir: Path, versions: Mapping[str, int], clean_up_ms: int | No
     Args:
         lake_dir: Folder of the lake. This process holds its lock.
         versions: Present versions of the tables. Recorded versions of other tables stay.
-        clean_up_ms: As `Synced.clean_up_ms`; None keeps the recorded time.
+        clean_up_ms: As `Synced.clean_up_ms`. None keeps the recorded time.
 
     Raises:
         OSError: The sync failed.
@@ -84,8 +84,8 @@ class Whole(NamedTuple):
     """Readable part of a table.
 
     Attributes:
-        version: The greatest version up to which all unsynced commits are intact; -1 for none.
-        damage: Description of the damage of the next version; None if `version` is the newest.
+        version: The greatest version up to which all unsynced commits are intact, or -1 for none.
+        damage: Description of the damage of the next version, or None if `version` is the newest.
     """
 
     version: int
@@ -97,7 +97,7 @@ def whole_up_to(table: Path, synced: int) -> Whole:
 
     Args:
         table: Folder of the table.
-        synced: The newest version on the disk; -1 if that is unknown.
+        synced: The newest version on the disk, or -1 if that is unknown.
     """
     try:
         newest = max(versions_of(table).entries, default=-1)
@@ -139,7 +139,7 @@ def whole_tables(lake_dir: Path) -> dict[str, Whole]:
 
 
 def unsynced_damage(lake_dir: Path, whole: Mapping[str, Whole] | None = None) -> str | None:
-    """Describe the damage in the unsynced part of a lake; None if that part is intact.
+    """Describe the damage in the unsynced part of a lake. None if that part is intact.
 
     Args:
         lake_dir: Folder of the lake.
@@ -163,7 +163,7 @@ def unsynced_damage(lake_dir: Path, whole: Mapping[str, Whole] | None = None) ->
 
 
 def _checkpoint(table: Path, synced: int) -> int:
-    """Version of the last checkpoint; -1 for none. An unsynced checkpoint is also read completely.
+    """Version of the last checkpoint, or -1 for none. An unsynced checkpoint is also read completely.
 
     Raises:
         UnreadableError: The checkpoint cannot be read.

@@ -59,7 +59,7 @@ class Log(msgspec.Struct, rename="camel", frozen=True):
     Attributes:
         kind: sqlite (the event log is in the backup) or kafka.
         log_id: See `eventlog.base.EventLog.log_id`.
-        first_offset: Offset of the oldest record; None for kafka.
+        first_offset: Offset of the oldest record, or None for kafka.
         next_offset: The offset after the last record, at the time of the backup.
         url: URL of an event log in Kafka.
     """
@@ -75,10 +75,10 @@ class Lake(msgspec.Struct, rename="camel", frozen=True):
     """One consistent state of all tables.
 
     Attributes:
-        epoch: The last epoch; 0 in a lake without any.
-        log_offset: Offset up to which all events are in the tables; 0 in a lake without an epoch.
+        epoch: The last epoch, or 0 in a lake without any.
+        log_offset: Offset up to which all events are in the tables, or 0 in a lake without an epoch.
         needs_from: Offset of the oldest record that a start of the fold reads.
-        event_time: Event time of log_offset, ISO 8601; None without an epoch.
+        event_time: Event time of log_offset, ISO 8601, or None without an epoch.
         versions: Table name to Delta version.
     """
 
@@ -104,7 +104,7 @@ def read_manifest(folder: Path, expect: str = "") -> Manifest:
 
     Args:
         folder: Folder of the backup.
-        expect: Digest that the manifest must have (SHA-256, hexadecimal); empty for any.
+        expect: Digest that the manifest must have (SHA-256, hexadecimal). Empty for any.
 
     Raises:
         SetupError: The manifest is missing or invalid, has a newer format, or is not the expected one.
@@ -304,7 +304,7 @@ def check_lake(lake_dir: Path, versions: Mapping[str, int], files: Iterable[str]
     Args:
         lake_dir: Folder of the lake.
         versions: Expected versions, by table name.
-        files: Existing paths relative to the backup; None checks the folder of the lake.
+        files: Existing paths relative to the backup. None checks the folder of the lake.
 
     Raises:
         SetupError: A table is damaged. The message names the table.

@@ -29,7 +29,7 @@ def write_marker(data_dir: Path, backup: Path, aside: list[str]) -> None:
 
 
 def read_marker(data_dir: Path) -> dict[str, object] | None:
-    """Read the marker of `write_marker`; None without a marker."""
+    """Read the marker of `write_marker`. None without a marker."""
     try:
         opened = os.open(data_dir / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

@@ -79,7 +79,7 @@ def restore(
         keep_log: Keep the present event log and restore only the tables. The fold then processes its later events
             again. An event log in Kafka requires this.
         dry_run: Verify the backup and the locks, and change nothing.
-        expect: Digest that the manifest of the backup must have; empty for any.
+        expect: Digest that the manifest of the backup must have. Empty for any.
 
     Raises:
         SetupError: The restore is impossible. All files are in place, or the message says where they are.
@@ -96,7 +96,7 @@ def restore(
         data_dir.mkdir(parents=True, exist_ok=True)
         with acting_as_owner(data_dir), _alone(data_dir, log_path):
             if dry_run or keep_log:
-                with acting_as_root():  # only to read; see `copy_inside`
+                with acting_as_root():  # only to read (see `copy_inside`)
                     check_backup(backup, manifest)
             if keep_log and log_path is not None:
                 _check_kept_log(log_path, backup, manifest)

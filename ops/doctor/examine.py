@@ -37,7 +37,7 @@ class Examination:
     Attributes:
         data_dir: the data directory.
         findings: all findings.
-        log: the event log in SQLite; None for another event log.
+        log: the event log in SQLite, or None for another event log.
         tables: examination results of the tables, by name.
         commits: epochs with a readable row in routeCommitTable, in order.
         fold_runs: True if a fold holds the lake.
@@ -54,7 +54,7 @@ class Examination:
 
     @property
     def last(self) -> RouteCommit | None:
-        """The last readable epoch; None without any."""
+        """The last readable epoch, or None without any."""
         return self.commits[-1] if self.commits else None
 
     @property
@@ -98,7 +98,7 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
 
     Args:
         data_dir: the data directory.
-        log_path: file of the SQLite event log; None for Kafka, which is not examined.
+        log_path: file of the SQLite event log, or None for Kafka, which is not examined.
         thorough: read every row of all kept files, not only those of the newest version.
 
     Raises:

@@ -40,7 +40,7 @@ class ExaminedLog:
 
     Attributes:
         path: File of the event log.
-        extent: Range of its records; None if it is unknown.
+        extent: Range of its records, or None if it is unknown.
         last_time_ms: Event time of the last record, ms since 1970.
         in_use: True if a process has the event log open. Then its -wal could not be compared with it.
         findings: All findings.
@@ -101,7 +101,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def record_at(path: Path, offset: int) -> LogRecord | None:
-    """Read one record; None if it is missing or unreadable."""
+    """Read one record. None if it is missing or unreadable."""
     with suppress(sqlite3.Error), closing(connect(path)) as connection:
         row = connection.execute(_RECORD, (offset,)).fetchone()
         return None if row is None else LogRecord(*row)
@@ -109,7 +109,7 @@ def record_at(path: Path, offset: int) -> LogRecord | None:
 
 
 def salvageable(path: Path, needs_from: int) -> str | None:
-    """Return the reason why an event log cannot be rebuilt from its own records; None if it can.
+    """Return the reason why an event log cannot be rebuilt from its own records, or None if it can.
 
     It can be rebuilt if every record from ``needs_from`` up to the counter is intact. The counter is the offset of the
     last acknowledged record. Then all lost records are in the tables, as if they had been trimmed.

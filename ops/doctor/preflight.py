@@ -134,7 +134,7 @@ def _event_level(found: Examination) -> int:
 
 
 def _checkpoint_format(found: Examination) -> int | None:
-    """Format of the fold's checkpoint; None if it is missing or unreadable. The fold then writes a new one."""
+    """Format of the fold's checkpoint, or None if it is missing or unreadable. The fold then writes a new one."""
     try:
         return read_marker(found.checkpoint_dir).format
     except (OSError, ValueError):

@@ -64,7 +64,7 @@ class Repair:
         """Do all possible repairs, and examine the result.
 
         Raises:
-            SetupError: a fold runs, or a restore was interrupted; nothing was changed.
+            SetupError: a fold runs, or a restore was interrupted. Nothing was changed.
         """
         refuse_unfinished_restore(self._data_dir)
         found = self._examine()

@@ -86,7 +86,7 @@ def find_rollback_point(
     Args:
         tables: examination results of all tables, by name.
         commits: readable commits, in order.
-        extent: range of records in the event log; None if it is unknown.
+        extent: range of records in the event log, or None if it is unknown.
     """
     disk = tables[ROUTE_COMMIT_TABLE.name].disk
     if extent is None or disk is None:
@@ -144,12 +144,12 @@ def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None
     """If the unsynced part of a lake is damaged, roll back to the newest epoch with intact tables.
 
     Args:
-        lake_dir: Folder of the lake; this process holds its lock.
+        lake_dir: Folder of the lake. This process holds its lock.
         checkpoint_dir: Folder of Spark's checkpoint.
         log_url: URL of the event log.
 
     Raises:
-        SetupError: The event log lacks records after that epoch; nothing was changed.
+        SetupError: The event log lacks records after that epoch. Nothing was changed.
         UnavailableError: The event log cannot be reached.
         OSError: Storage failed. Another call continues.
     """

@@ -55,8 +55,8 @@ class TableOnDisk:
         torn: Reasons for unreadable commits, by version.
         absent: Versions with a missing commit. Clean-up leaves no gap and deletes nothing without a checkpoint.
         checkpoints: Versions with a one-file checkpoint.
-        pointer: The last checkpoint named by ``_last_checkpoint``; None without one.
-        pointer_error: Reason why the pointer cannot be used; None if it can, or if it does not exist.
+        pointer: The last checkpoint named by ``_last_checkpoint``, or None without one.
+        pointer_error: Reason why the pointer cannot be used. None if it can, or if it does not exist.
 
     Raises:
         OSError: The folder or its log cannot be listed.
@@ -91,12 +91,12 @@ class TableOnDisk:
         self._bases: dict[int, dict[str, File] | str] = {}
 
     def checkpoint_error(self, version: int) -> str | None:
-        """Return the reason why a checkpoint cannot be read; None if it can."""
+        """Return the reason why a checkpoint cannot be read, or None if it can."""
         found = self._base(version)
         return found if isinstance(found, str) else None
 
     def files_at(self, version: int) -> dict[str, File] | None:
-        """The files of a version by path, from the log; None if the log does not lead to the version."""
+        """The files of a version by path, from the log, or None if the log does not lead to the version."""
         for checkpoint in reversed([number for number in self.checkpoints if number <= version]):
             base = self._base(checkpoint)
             if isinstance(base, dict):
@@ -106,7 +106,7 @@ class TableOnDisk:
         return self._replay({}, 0, version)
 
     def retention_days(self) -> int | None:
-        """Days for which vacuum keeps removed files, from the table's properties; None without this property."""
+        """Days for which vacuum keeps removed files, from the table's properties, or None without this property."""
         set_by = (entry.properties for _, entry in sorted(self.entries.items(), reverse=True))
         properties = next((found for found in set_by if found is not None), None)
         if properties is None:
@@ -123,7 +123,7 @@ class TableOnDisk:
         return next((dict(row["configuration"] or {}) for row in rows if row is not None), {})
 
     def newest_readable(self) -> int:
-        """The greatest version to which the log leads; -1 for none."""
+        """The greatest version to which the log leads, or -1 for none."""
         for version in range(self.newest, -1, -1):
             if self.files_at(version) is not None:
                 return version
@@ -157,8 +157,8 @@ class ExaminedTable:
 
     Attributes:
         name: name of the table.
-        disk: its log; None if the folder cannot be listed.
-        newest: the greatest version to which the log leads; -1 for none.
+        disk: its log, or None if the folder cannot be listed.
+        newest: the greatest version to which the log leads, or -1 for none.
         findings: all findings.
         broken: paths of lost or unreadable files, in the form of the log.
         orphans: files that no commit names. A crash leaves such files, and vacuum deletes them.

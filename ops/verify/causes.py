@@ -108,7 +108,7 @@ class Causes:
             )
 
     def _epoch_of(self, offset: int) -> int:
-        """The first epoch that includes an offset; 0 for none."""
+        """The first epoch that includes an offset, or 0 for none."""
         place = bisect_left(self._ends, offset)
         return self._commits[place].epoch if place < len(self._commits) else 0
 

@@ -30,7 +30,7 @@ class _Waiting(Generic[T]):
     """Iterator of values in ascending positions, with access to the next one.
 
     Attributes:
-        next: Position and value of the next one; None at the end.
+        next: Position and value of the next one, or None at the end.
     """
 
     def __init__(self, values: Iterator[tuple[int, T]]) -> None:

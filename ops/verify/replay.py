@@ -98,7 +98,7 @@ def find_base(proof: Proof, oldest: int) -> Base:
 
 
 def _tables(lake_dir: str, commit: RouteCommit) -> Tables | None:
-    """The state tables of an epoch; None if a file is missing."""
+    """The state tables of an epoch, or None if a file is missing."""
     try:
         tables = {table.name: table_at(lake_dir, table, commit.versions[table.name]) for table in STATE_TABLES}
     except _UNREADABLE:
@@ -124,7 +124,7 @@ def check_replay(proof: Proof, log: LogReader | None) -> None:
 
     Args:
         proof: proof that collects the results. Differing rows of its broken epochs are named.
-        log: the event log; None without one.
+        log: the event log, or None without one.
 
     Raises:
         DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: the epoch's tables cannot be read.

@@ -25,7 +25,7 @@ class VerifyReport(msgspec.Struct, rename="camel"):
     """Result of a verification.
 
     Attributes:
-        epoch: the newest epoch at the start; 0 for none.
+        epoch: the newest epoch at the start, or 0 for none.
         digest: digest of that epoch in the chain.
         verified: verified statements.
         not_verified: statements that could not be verified, with reasons.

@@ -38,7 +38,7 @@ def verify(
 
     Args:
         lake_dir: directory of the lake. The fold may run.
-        log: the event log of the lake; None if it is not available.
+        log: the event log of the lake, or None if it is not available.
         expected: digests that the user has stored elsewhere, by epoch.
         say: progress callback with a line of text.
 
@@ -73,7 +73,7 @@ def verify(
 
 
 def _not_readable(lake_dir: Path, last: RouteCommit) -> str:
-    """Return the reason why the tables cannot be read at the versions of an epoch; empty if they can."""
+    """Return the reason why the tables cannot be read at the versions of an epoch. Empty if they can."""
     for table in STATE_TABLES:
         try:
             active(table_uri(str(lake_dir), table), last.versions[table.name])

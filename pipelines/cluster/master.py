@@ -48,7 +48,7 @@ class Cluster:
     Attributes:
         master: URL of the master.
         shared_dir: folder that driver and executors access under this path.
-        config_file: file with Spark properties for the cluster; None without one.
+        config_file: file with Spark properties for the cluster, or None without one.
         config: properties in the file. They are not printed, as they may have a secret.
     """
 
@@ -69,7 +69,7 @@ class Cluster:
 
 
 def read_cluster(master: str, shared_dir: Path, config_file: Path | None) -> Cluster | None:
-    """Make the cluster from --master, --shared-dir and --spark-config; None for ``local``.
+    """Make the cluster from --master, --shared-dir and --spark-config. None for ``local``.
 
     Raises:
         SetupError: the options are unusable. The message says what to do.
