@@ -179,16 +179,16 @@ class Pace:
 
 
 class SourceSettings(msgspec.Struct, frozen=True):
-    """What a stream reads.
+    """Settings of a stream.
 
     Attributes:
-        url: Event log, as for `open_log`.
-        start_offset: First record to read, in a query without a checkpoint; 0 for the whole log.
-        start_time_ms: The greatest event time before it.
-        shards: Number of shards, among which the records are divided.
-        max_records: Bound on the records of a micro-batch.
-        max_bytes: Bound on what the records of a micro-batch cost (`eventlog.tail`), though a larger one comes alone.
-        pace: Limits for the begin of micro-batches.
+        url: URL of the event log, as for `open_log`.
+        start_offset: Offset of the first record to read, in a query without a checkpoint. 0 reads the whole event log.
+        start_time_ms: The greatest event time before the first record, ms since 1970.
+        shards: Number of shards among which the records are divided.
+        max_records: Maximum number of records in a micro-batch.
+        max_bytes: Maximum cost of the records in a micro-batch (`eventlog.tail`). A larger record is in its own batch.
+        pace: Limits for the start of micro-batches.
     """
 
     url: str
@@ -201,7 +201,7 @@ class SourceSettings(msgspec.Struct, frozen=True):
 
 
 def read_stream(spark: SparkSession, settings: SourceSettings) -> DataFrame:
-    """An event log as a streaming DataFrame with the columns of `SCHEMA`. A missing log is made.
+    """An event log as a streaming DataFrame with the columns of `SCHEMA`. A missing event log is created.
 
     The Python workers must be able to import `pipelines` (PYTHONPATH).
 
@@ -209,14 +209,14 @@ def read_stream(spark: SparkSession, settings: SourceSettings) -> DataFrame:
         SetupError: the event log cannot be used. The message says what to do.
         UnavailableError: the event log cannot be reached.
     """
-    # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
+    # Creates the event log if it is missing. An error here is readable, while Spark would wrap it.
     open_log(settings.url).close()
     spark.dataSource.register(LogSource)
     return spark.readStream.format(LogSource.name()).options(**options_of(settings)).load()
 
 
 def options_of(settings: SourceSettings) -> dict[str, str]:
-    """The options of `LogSource`."""
+    """Options of `LogSource`, from settings."""
     return {_SETTINGS: msgspec.json.encode(settings).decode()}
 
 
@@ -235,7 +235,7 @@ class OffsetRange(InputPartition):
 
 
 class LogSource(DataSource):
-    """The event log as a Spark data source; `options_of` makes its options."""
+    """The event log as a Spark data source. `options_of` makes its options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.settings = msgspec.json.decode(options[_SETTINGS], type=SourceSettings)
@@ -272,7 +272,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": start, "timeMs": self._settings.start_time_ms, "log": tail.log_id}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The bound on records; the one on bytes goes with it."""
+        """The limit on records. The limit on bytes applies as well."""
         return ReadMaxRows(self._settings.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:

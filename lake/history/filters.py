@@ -94,7 +94,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return " AND ".join(terms)
 
     def of_causes(self) -> str | None:
-        """SQL condition on the causes; None without one."""
+        """SQL condition on the causes, or None without one."""
         terms = _equal(command=self.command, outcome=self.outcome)
         if self.user is not None:
             terms.append(_actor_has(f'"user":{_json(self.user)}'))
@@ -104,7 +104,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _equal(**columns: str | None) -> list[str]:
-    """SQL: columns that have a value. None is no condition."""
+    """SQL conditions for columns with given values. None is no condition."""
     return [f'"{name}" = {query.text(value)}' for name, value in columns.items() if value is not None]
 
 

@@ -88,7 +88,7 @@ def has_data(data_dir: Path, log_path: Path | None) -> bool:
 
     Args:
         data_dir: Data directory.
-        log_path: Path of the SQLite log; None for a log in Kafka.
+        log_path: Path of the SQLite log, or None for a log in Kafka.
     """
     return (data_dir / "lake").is_dir() or (log_path is not None and log_path.exists())
 
