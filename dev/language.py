@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of language that a program can check: words to avoid, shape of sentences, subjects of commits.
 
-Words are checked in documents and in the product's texts (help, errors, log messages), sentences in documents.
+Words are checked in documents, in the product's texts (help, errors, log messages), and in docstrings and comments.
+Sentences are checked in documents.
 
 Run ``python -m dev.language``. It prints each place that breaks a rule, and exits with 1 if there is one.
 """
@@ -9,9 +10,11 @@ Run ``python -m dev.language``. It prints each place that breaks a rule, and exi
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -101,6 +104,25 @@ def faults_of_product() -> Iterator[Fault]:
                     yield from _words(str(path), node.lineno, text)
 
 
+def faults_of_code(file: str, source: str) -> Iterator[Fault]:
+    """Check the docstrings and comments of a Python file.
+
+    Args:
+        file: Name of the file, for the faults.
+        source: Its text.
+    """
+    if not any(_words(file, 0, source)):
+        return  # to parse all files takes seconds
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                yield from _words(file, number, lines[number - 1])
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from _words(file, token.start[0], token.string)
+
+
 def faults_of_subject(subject: str) -> str:
     """Return what is wrong with the subject of a commit; empty for nothing."""
     if len(subject) > _MOST_SUBJECT:
@@ -109,18 +131,24 @@ def faults_of_subject(subject: str) -> str:
 
 
 def all_faults() -> list[Fault]:
-    """Check every document and the product."""
+    """Check every document, the product's texts, and all code."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *markdown_files(ROOT / "docs")]
     found = list(faults_of_product())
     for page in pages:
         if "adr" not in page.parts:
             found += faults_of_document(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"))
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT)
+        if not name.parts[0].startswith(".") and name.parts[0] != "build":
+            found += faults_of_code(str(name), path.read_text(encoding="utf-8"))
     return found
 
 
 def _words(file: str, line: int, text: str) -> Iterator[Fault]:
     for words, advice in _WORDS.items():
         for match in words.finditer(text):
+            if match[0].endswith("None"):
+                continue  # the constant of Python
             yield Fault("words", file, line, f"'{match[0]}' is a word to avoid: {advice}")
 
 

@@ -150,9 +150,9 @@ def _sockets(process: Path) -> set[str]:
     found: set[str] = set()
     folder = f"{process}/fd"
     with suppress(OSError):
-        for name in os.listdir(folder):
+        for name in os.listdir(folder):  # noqa: PTH208 (a Path for each descriptor takes most of the time)
             with suppress(FileNotFoundError):  # it has just been closed
-                if match := _SOCKET.fullmatch(os.readlink(f"{folder}/{name}")):
+                if match := _SOCKET.fullmatch(os.readlink(f"{folder}/{name}")):  # noqa: PTH115
                     found.add(match[1])
     return found
 

@@ -70,7 +70,7 @@ class Worker:
         gateway: which one it talks to, where there are two.
         topic: a follower's; "" if it wants every epoch.
         pace: times as long between its operations.
-        beside: whether it is on the machine of the second gateway, if that gateway has one.
+        near_second: whether it is on the machine of the second gateway, if that gateway has one.
         both: whether its brokers register with the other gateway, too, as stock ones do with each of namesrvAddr.
     """
 
@@ -82,7 +82,7 @@ class Worker:
     gateway: int = 0
     topic: str = ""
     pace: float = 1.0
-    beside: bool = False
+    near_second: bool = False
     both: bool = False
 
 
@@ -161,7 +161,7 @@ def _workers(chance: random.Random, gateways: int) -> tuple[Worker, ...]:
             Worker(f"reader-{number}", "reader", via, chance.getrandbits(32), gateway=number // 2 % gateways)
         )
     if gateways > 1:
-        workers.append(Worker("reader-3", "reader", "http", chance.getrandbits(32), gateway=1, beside=True))
+        workers.append(Worker("reader-3", "reader", "http", chance.getrandbits(32), gateway=1, near_second=True))
     for number in range(3):
         topic = chance.choice(TOPICS) if number == 1 else ""
         seed = chance.getrandbits(32)

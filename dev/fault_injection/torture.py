@@ -111,7 +111,7 @@ def _worker(worker: Worker, world: World, recorder: Recorder) -> Playing | Follo
     others: dict[int, Address] = {}
     if worker.both:
         others = {number: other for number, other in enumerate(world.gateways) if number != worker.gateway}
-    if worker.beside and world.machine is not None:
+    if worker.near_second and world.machine is not None:
         return Playing(worker, server, recorder, others, world.machine.enter)
     return Playing(worker, server, recorder, others)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dev.language import faults_of_document, faults_of_subject, problems_of_sentence
+from dev.language import faults_of_code, faults_of_document, faults_of_subject, problems_of_sentence
 
 PAGE = """---
 key: a: b: c
@@ -31,6 +31,11 @@ nobody; here
 def test_faults_of_a_document_have_their_lines() -> None:
     found = [(fault.rule, fault.line) for fault in faults_of_document("page.md", PAGE)]
     assert found == [("words", 4), ("words", 11), ("sentences", 10), ("sentences", 13)]
+
+
+def test_faults_of_code_are_those_of_docstrings_and_comments() -> None:
+    source = '"""One line.\n\nNobody reads it.\n"""\nx = None  # whose value is None\ny = "nobody"\n'
+    assert [(fault.rule, fault.line) for fault in faults_of_code("x.py", source)] == [("words", 3), ("words", 5)]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted into the processes of a run by being first on their PYTHONPATH; only the test kit puts it there.
+"""Changes to the processes of a run, planted by a folder at the start of their PYTHONPATH. Only the test kit sets it.
 
-TORTURE_PLANTS names what: a defect (`MUTANTS`), or what is none. It is planted when the module that it is about is
-imported. Spark's Python workers have a path of their own, so that what is planted is in the gateway, the process that
-writes the log, and the fold's driver.
+TORTURE_PLANTS names the changes: defects (`MUTANTS`) and helpers of tests. A change is planted when its module is
+imported. Spark's Python workers have a path of their own. So changes are in the gateway, the process that writes the
+event log, and the fold's driver.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _doubled_append(module: Any) -> None:
 
 
 def _stale_view(module: Any) -> None:
-    """Now and then the view stays as it was, and who waits is told that it moved."""
+    """Now and then the view does not move, and waiting requests go on as if it did."""
     move, due = module.WatchedView.move, _now_and_then(40)
 
     def stay(self: Any, view: Any, offset: int) -> None:
@@ -144,7 +144,7 @@ def _early_ack(module: Any) -> None:
 
 
 def _no_clock(module: Any) -> None:
-    """No CLOCK: whoever is silent stays until somebody else of its group speaks."""
+    """No CLOCK: a silent broker stays until another one of its group sends something."""
     begin = module.GroupCommit.__init__
 
     def without(self: Any, *arguments: Any, **named: Any) -> None:
@@ -155,7 +155,7 @@ def _no_clock(module: Any) -> None:
 
 
 def _no_resume(module: Any) -> None:
-    """RESUME is written at the start alone: later time in which nobody wrote counts against brokers."""
+    """RESUME is written at the start only: later time without a gateway counts against brokers."""
     append = module.ResumingLog.append
 
     def at_once(self: Any, entries: Any) -> Any:
@@ -256,7 +256,7 @@ def _lost_topic(module: Any) -> None:
 
 
 def _ignores_closing(module: Any) -> None:
-    """A connection that ends takes nobody away."""
+    """A connection that ends removes no broker."""
     module.NameServerHandler.on_close = lambda self, connection: None
 
 
@@ -288,7 +288,7 @@ def _generous_resume(module: Any) -> None:
 
 
 def _deaf(module: Any) -> None:
-    """After a while listeners are told nothing more."""
+    """After a while subscribers receive nothing more."""
     moved = module.EventHub.view_moved
     count: list[int] = []
 
@@ -342,7 +342,7 @@ def _sleepy_clock(module: Any) -> None:
 
 
 def _shy_past(module: Any) -> None:
-    """Every other question for the past is told that it is kept no longer."""
+    """Every other question for the past gets the answer that it is no longer kept."""
     resolve, due = module.History.resolve, _now_and_then(2)
 
     def gone(self: Any, *a: Any, **more: Any) -> Any:
@@ -392,13 +392,13 @@ def _hurried_status(module: Any) -> None:
 
 
 def _wrong_receipt(module: Any) -> None:
-    """Now and then a write is told the time of another one."""
+    """Now and then the answer to a write has the time of another one."""
     time, due = module.rfc3339_ms, _now_and_then(5)
     module.rfc3339_ms = lambda time_ms: time(time_ms - 60_000 if due() else time_ms)
 
 
 def _stale_304(module: Any) -> None:
-    """Tell a client whose ETag is not the content's now and then that it is."""
+    """Now and then answer 304 to a client with an ETag of other contents."""
     matches, due = module.matches, _now_and_then(3)
     module.matches = lambda if_none_match, digest: matches(if_none_match, digest) or (bool(if_none_match) and due())
 
