@@ -66,6 +66,21 @@ async def test_a_newcomer_does_not_look_at_everybody_who_waits() -> None:
 
 
 @on_a_loop
+async def test_waiters_of_one_tick_share_a_timer_and_learn_who_was_late() -> None:
+    moving, loop = WatchedView(), asyncio.get_running_loop()
+    futures: list[asyncio.Future[str]] = [loop.create_future() for _ in range(100)]
+    for offset, future in enumerate(futures):
+        moving.finish(future, offset, 0.05, shown="shown", late="late")
+    assert len(moving._ticks) <= 2  # the clock may have gone on
+    moving.reach(49)
+    assert sum(map(len, moving._ticks.values())) == 50
+    assert await asyncio.gather(*futures) == ["shown"] * 50 + ["late"] * 50
+    assert not moving._ticks
+    moving.reach(99)
+    assert not moving._waiters
+
+
+@on_a_loop
 async def test_reads_end_with_the_server_and_writes_do_not() -> None:
     moving = WatchedView()
     read = asyncio.create_task(moving.wait_for(1, 600, is_read=True))
