@@ -179,7 +179,7 @@ class Pace:
 
 
 class SourceSettings(msgspec.Struct, frozen=True):
-    """Settings of a stream.
+    """Event log of a stream, its beginning and the bounds of its micro-batches.
 
     Attributes:
         url: URL of the event log, as for `open_log`.
