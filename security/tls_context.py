@@ -127,6 +127,7 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) ->
                 f"TLS: the password does not open the key {settings.key}. Correct --tls-key-password or "
                 "tls.server.keyPassword."
             ) from None
+        not_after_s(settings.cert)  # its error names the file, if the certificate is the damaged one
         raise SetupError(
             f"TLS: {settings.cert} and {settings.key} cannot be used: {reason}. Replace the file that is damaged. "
             "`openssl x509` and `openssl pkey` test them."

@@ -120,7 +120,7 @@ def test_files_that_cannot_be_used(authority: Authority, pair: Pair, tmp_path: P
         (settings(Pair(junk, pair.key)), "has no certificate in PEM"),
         (settings(Pair(pair.cert, junk)), "has no private key in PEM. Name the file of the key"),
         (settings(Pair(pair.key, pair.cert)), "has no certificate in PEM"),
-        (settings(Pair(torn, pair.key)), "Replace the file that is damaged"),
+        (settings(Pair(torn, pair.key)), f"the certificate {torn} is damaged"),
         (settings(Pair(pair.cert, other.key)), f"the key {other.key} does not fit the certificate {pair.cert}"),
         (settings(pair, client_ca=none, client_auth=ClientAuth.REQUIRE), f"the clients' CA {none} cannot be read"),
         (
