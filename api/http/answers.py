@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON answers of the HTTP API: handlers encode these types, and the API description is made from them.
+"""JSON answers of the HTTP API. Handlers encode these types, and the API description is made from them.
 
-Routes and clusters are encoded by `schemas.rocketmq_json`; their types are in `schemas.route`. Rows of the past that go
-out as CSV, too, are written by `lake.history.change_json`, and the tests hold them against the types below.
+Routes and clusters are encoded by `schemas.rocketmq_json`, and their types are in `schemas.route`. Rows of the past
+that may be sent as CSV, too, are written by `lake.history.change_json`. The tests compare them with the types below.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ReceiptAnswer(Answer, frozen=True, kw_only=True):
 
 
 class RegistrationAnswer(ReceiptAnswer, frozen=True, kw_only=True):
-    """Receipt of a registration; for a slave with a registered master, where it finds it."""
+    """Receipt of a registration. A slave gets the addresses of its master, if the master is registered."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -81,13 +81,13 @@ class HeartbeatAnswer(ReceiptAnswer, frozen=True, kw_only=True):
 
 
 class WipeAnswer(ReceiptAnswer, frozen=True, kw_only=True):
-    """Receipt of a wipe; the count is of topics that have a row for the broker, changed or not."""
+    """Receipt of a wipe. It counts the topics that have a row for the broker, changed or not."""
 
     wipe_topic_count: int | None = None
 
 
 class AddAnswer(ReceiptAnswer, frozen=True, kw_only=True):
-    """Receipt of an add; the count is of topics that have a row for the broker, changed or not."""
+    """Receipt of an add. It counts the topics that have a row for the broker, changed or not."""
 
     add_topic_count: int | None = None
 
@@ -96,7 +96,7 @@ class AddAnswer(ReceiptAnswer, frozen=True, kw_only=True):
 
 
 class TopicSums(Answer, frozen=True, kw_only=True):
-    """A topic and its broker groups together. Sums count all queues, whatever may be done with them."""
+    """A topic and its broker groups together. Sums count all queues, with any permission."""
 
     topic_name: str
     clusters: list[str]
@@ -288,7 +288,7 @@ class _Interval(Answer, frozen=True, kw_only=True):
 
 
 class TopicBroker(Answer, frozen=True, kw_only=True):
-    """A broker group that holds a topic; `brokerAddrs` is null where the group itself is not there."""
+    """A broker group that has a topic. `brokerAddrs` is null if the group itself does not exist."""
 
     broker_name: str
     read_queue_nums: int
@@ -299,7 +299,7 @@ class TopicBroker(Answer, frozen=True, kw_only=True):
 
 
 class TopicInterval(_Interval, frozen=True, kw_only=True):
-    """A state of a topic's route; without brokers where it had none. Queues are those that may be used."""
+    """A state of a topic's route. It may have no brokers. Only queues that may be used are counted."""
 
     writable: bool
     readable: bool
@@ -309,7 +309,7 @@ class TopicInterval(_Interval, frozen=True, kw_only=True):
 
 
 class TopicTimelineAnswer(Answer, frozen=True, kw_only=True):
-    """Intervals, newest first; without a hole. `nextCursor` leads to older ones and is absent at the end."""
+    """Intervals without gaps, newest first. `nextCursor` leads to older ones and is absent at the end."""
 
     intervals: list[TopicInterval]
     next_cursor: str | None = None
@@ -323,7 +323,7 @@ class LiveAddress(Answer, frozen=True, kw_only=True):
 
 
 class BrokerInterval(_Interval, frozen=True, kw_only=True):
-    """A state of a broker group; `brokerAddrs` is null where there was no such group."""
+    """A state of a broker group. `brokerAddrs` is null if there was no such group."""
 
     alive: bool
     cluster: str | None
@@ -339,7 +339,7 @@ class BrokerTimelineAnswer(Answer, frozen=True, kw_only=True):
 
 
 class BlameField(Answer, frozen=True, kw_only=True):
-    """A field of a route, and who set it to this value, when. `brokerAddrs.0` is the address of brokerId 0."""
+    """A field of a route, with the sender and time of its value. `brokerAddrs.0` is the address of brokerId 0."""
 
     table_name: str
     broker_name: str
@@ -416,7 +416,7 @@ class LifelinesAnswer(Answer, frozen=True, kw_only=True):
 
 
 class Epoch(Answer, frozen=True, kw_only=True):
-    """A row of routeCommitTable: a consistent cut of all tables."""
+    """A row of routeCommitTable: one consistent commit of all tables."""
 
     epoch: int
     log_offset: int
