@@ -340,7 +340,10 @@ def _not_admitted(request: Request) -> Problem | None:
         return None
     guard = context_of(request).guard
     try:
-        _ = guard.reader(request) if request.method in SAFE_METHODS else guard.writer(request)
+        if request.method in SAFE_METHODS:
+            guard.reader(request)
+        else:
+            guard.writer(request)
     except RoutelakeError as refusal:
         return problem_of(refusal)
     return None
