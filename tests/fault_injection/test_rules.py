@@ -83,6 +83,17 @@ def test_a_stale_answer(case: Case) -> None:
     assert found.message == "older than offset 2, which had been acknowledged or seen before it was asked"
 
 
+def test_a_write_that_waited_in_vain_for_the_live_view_is_only_durable(case: Case) -> None:
+    """As if Kafka was killed between the append and the read of the event: the answer comes after ten seconds."""
+    index = next(i for i, entry in enumerate(case.record.entries) if entry.operation.kind == "register" and i)
+    slow = replace(case.record.entries[index], sent_s=2.0, done_s=12.1)
+    case.record.entries[index:] = [slow, read_entry(8, 12.2, None)]
+    assert rules_of_answers.never_back(again(case)) == []
+    case.record.entries[index] = replace(slow, done_s=11.9)
+    (found,) = rules_of_answers.never_back(again(case))
+    assert found.message == "older than offset 2, which had been acknowledged or seen before it was asked"
+
+
 def test_an_epoch_that_goes_back(case: Case) -> None:
     committed = {"reads": "committed"}
     case.record.entries.append(read_entry(4, 4.0, 3, epoch=0, asked=committed))
