@@ -143,7 +143,7 @@ def spark() -> SparkSession:
 
 @pytest.hookimpl(trylast=True)  # after the fixtures that use it
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End Spark and its JVM behind the last file that uses them.
+    """End Spark and its JVM after the last file that uses them.
 
     Spark's driver takes connections of its JVM. A gateway takes no HTTP write from such a process without a token
     (`api.http.local_peers`), so later tests of this worker could not write.

@@ -49,7 +49,7 @@ def jvm(*jar_sets: str) -> Iterator[Any]:
 
 
 def end_spark() -> None:
-    """End the Spark of this process, if there is one, with its JVM and what it listens at. A later session starts both again."""
+    """End Spark in this process, with its JVM and its open ports. A later session starts a new JVM."""
     gateway = SparkContext._gateway
     if gateway is None:
         return
@@ -61,7 +61,7 @@ def end_spark() -> None:
     SparkContext._gateway = SparkContext._jvm = None
     py4j.java_gateway.get_return_value = (
         py4j.protocol.get_return_value
-    )  # else PySpark would ask that JVM what errors are
+    )  # PySpark's version needs its JVM to translate errors
     process = gateway.proc
     process.stdin.close()
     process.kill()

@@ -28,4 +28,4 @@ export function loadModule(kind) {
   return kind.loading;
 }
 
-loadModule(kindOf(here())).catch(() => null); // main.js tells of a failure
+loadModule(kindOf(here())).catch(() => null); // main.js shows a failure
