@@ -198,7 +198,8 @@ class ModelFold:
         self.lacking = self.lacking and key in self.model.tables.broker_live_table
         self.refused = key not in self.model.tables.broker_live_table
         heard = self._heard.setdefault(key, {}) if live is not None else {}
-        if result is not None and key in self.model.tables.broker_live_table:
+        if result is not None and now is not None:
+            _forget_silent(heard, now.heartbeat_timeout_millis, self.now_ms)
             if event.channel is not None:
                 heard[event.channel.gateway] = (event.channel.connection, self.now_ms)
             self._heard[key] = heard
@@ -257,9 +258,7 @@ class ModelFold:
         if live is None or bound is None or bound[0] != event.channel.connection:
             return
         del heard[event.channel.gateway]
-        for gateway, (_, heard_ms) in list(heard.items()):
-            if heard_ms + live.heartbeat_timeout_millis < self.now_ms:
-                del heard[gateway]
+        _forget_silent(heard, live.heartbeat_timeout_millis, self.now_ms)
         if not heard:
             self.model._unregister(key)
 
@@ -267,8 +266,12 @@ class ModelFold:
         if event.after_ms is not None and self.now_ms <= event.after_ms:
             return
         self._expire(self._before_ms, None)
+        gap_ms = self.now_ms - self._before_ms
         for live in self.model.tables.broker_live_table.values():
-            live.last_update_timestamp += self.now_ms - self._before_ms
+            live.last_update_timestamp += gap_ms
+        for heard in self._heard.values():
+            for gateway, (connection, heard_ms) in heard.items():
+                heard[gateway] = (connection, heard_ms + gap_ms)
 
     def _expire(self, now_ms: int, names: list[str] | None) -> None:
         """Expire the brokers past their deadline, of these groups or of all."""
@@ -320,6 +323,13 @@ class ModelFold:
             changed |= {TOPICS, CLUSTERS, ("members", name)}
             changed |= {("route", topic) for topic in {*rows, *rows_now}}
         return changed
+
+
+def _forget_silent(heard: dict[str, tuple[str, int]], timeout_ms: int, now_ms: int) -> None:
+    """Forget the gateways that did not hear a broker within its timeout."""
+    for gateway, (_, heard_ms) in list(heard.items()):
+        if heard_ms + timeout_ms < now_ms:
+            del heard[gateway]
 
 
 def _deadline_ms(live: BrokerLiveInfo) -> int:

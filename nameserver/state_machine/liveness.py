@@ -46,10 +46,10 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
     live = group.live.get(key)
     if live is None:
         return group, OUTCOME_UNCHANGED
-    channels = still_heard(live.channels, live.heartbeat_timeout_ms, at.now_ms)
-    heard = live.channels.get(event.actor.gateway)
+    channels = live.channels
+    heard = channels.get(event.actor.gateway)
     if heard is not None:
-        channels[event.actor.gateway] = HeardChannel(heard.connection, at.now_ms)
+        channels = {**channels, event.actor.gateway: HeardChannel(heard.connection, at.now_ms)}
     refreshed = msgspec.structs.replace(
         live,
         last_update_ms=at.now_ms,
@@ -142,16 +142,25 @@ def expire_overdue(group: BrokerGroup, keys: Iterable[BrokerKey], now_ms: int) -
 
 
 def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
-    """RESUME: move all deadlines by the time in which no gateway was running."""
+    """RESUME: move all deadlines by the time in which no gateway was running.
+
+    The times at which gateways heard a broker move, too. Otherwise a gateway that still hears a broker would lose it
+    to the next registration over another gateway.
+    """
     if gap_ms <= 0 or not group.live:
         return group
-    return replace(
-        group,
-        live={
-            key: msgspec.structs.replace(live, expire_ms=deadline_ms(live.expire_ms, gap_ms))
-            for key, live in group.live.items()
-        },
-    )
+    live = {
+        key: msgspec.structs.replace(
+            info,
+            expire_ms=deadline_ms(info.expire_ms, gap_ms),
+            channels={
+                gateway: HeardChannel(heard.connection, deadline_ms(heard.heard_ms, gap_ms))
+                for gateway, heard in info.channels.items()
+            },
+        )
+        for key, info in group.live.items()
+    }
+    return replace(group, live=live)
 
 
 def spare_overdue(group: BrokerGroup, now_ms: int, grace_ms: int) -> BrokerGroup:

@@ -227,7 +227,11 @@ def _with_mappings(group: BrokerGroup, event: RegisterBroker, at: At) -> BrokerG
 def _bound_channels(
     previous: LiveInfo | None, event: RegisterBroker, timeout_ms: int, at: At
 ) -> dict[str, HeardChannel]:
-    """Bind the broker to this connection of this gateway. Other gateways that still hear it keep their connections."""
+    """Bind the broker to this connection of this gateway. Other gateways that still hear it keep their connections.
+
+    The others are forgotten here, so that the ids of gateways that ended do not add up. A heartbeat forgets none: a
+    gateway that hears the broker again after a silence could not bind it again, because a heartbeat names no connection.
+    """
     channels = still_heard(previous.channels, timeout_ms, at.now_ms) if previous is not None else {}
     if event.channel is not None:
         channels[event.channel.gateway] = HeardChannel(event.channel.connection, at.now_ms)

@@ -38,7 +38,10 @@ class At(NamedTuple):
 
 
 class HeardChannel(msgspec.Struct, frozen=True, array_like=True):
-    """A connection that registered this broker at one gateway, and the last time that the broker was heard there."""
+    """A connection that registered this broker at one gateway, and the last time that the broker was heard there.
+
+    Every later RESUME moves the time, as it moves deadlines.
+    """
 
     connection: str
     heard_ms: int

@@ -15,4 +15,4 @@ from __future__ import annotations
 
 from typing import Final
 
-STATE_MACHINE_VERSION: Final = 7
+STATE_MACHINE_VERSION: Final = 8

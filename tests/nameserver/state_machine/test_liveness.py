@@ -308,8 +308,19 @@ def test_a_gateway_counts_for_as_long_as_it_heard_the_broker_within_its_timeout(
     fold(register(connection="1", gateway="g1", heartbeat_timeout_millis=3_000))
     fold(register(connection="2", gateway="g2", heartbeat_timeout_millis=3_000), after_ms=3_000)
     assert set(fold.group().live[("c", "a0:1")].channels) == {"g1", "g2"}
-    fold(heartbeat(gateway="g2"), after_ms=1)
+    fold(register(connection="2", gateway="g2", heartbeat_timeout_millis=3_000), after_ms=1)
     assert set(fold.group().live[("c", "a0:1")].channels) == {"g2"}
+
+
+def test_a_gateway_that_hears_a_broker_again_keeps_it_when_another_gateway_loses_it(fold: Fold) -> None:
+    """A heartbeat over the other gateway does not forget the first one, because its heartbeats name no connection."""
+    fold(register(connection="1", gateway="g1", heartbeat_timeout_millis=3_000))
+    fold(register(connection="2", gateway="g2", heartbeat_timeout_millis=3_000))
+    fold(heartbeat(gateway="g2"), after_ms=2_000)
+    fold(heartbeat(gateway="g2"), after_ms=2_000)
+    fold(heartbeat(gateway="g1"), after_ms=500)
+    assert fold(closed(connection="2", gateway="g2")).verdict == "unchanged"
+    assert fold.live() == {("c", "a0:1")}
 
 
 def test_a_broker_that_is_heard_again_by_the_gateway_of_before_is_still_bound_to_its_connection(fold: Fold) -> None:

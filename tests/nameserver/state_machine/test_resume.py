@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dev.support.events import Fold, clock, heartbeat, register, resume
+from dev.support.events import Fold, clock, closed, heartbeat, register, resume
 from dev.support.generated_logs import Garbage, written
 from nameserver.state_machine.replay import replay
 from nameserver.state_machine.state import RouteState
@@ -33,6 +33,20 @@ def test_deadlines_move_by_the_gap(fold: Fold) -> None:
     assert fold.live()
     fold(clock(), after_ms=1)
     assert not fold.live()
+
+
+@pytest.mark.parametrize("again", ["registers", "is heard"])
+def test_a_gateway_still_hears_a_broker_after_a_gap_longer_than_its_timeout(fold: Fold, again: str) -> None:
+    """Found by fault injection: g1 was forgotten, and g2's lost connection removed a broker that g1 heard."""
+    fold(register(connection="1", gateway="g1", heartbeat_timeout_millis=3_000))
+    fold(register(connection="2", gateway="g2", heartbeat_timeout_millis=3_000))
+    fold(resume(), after_ms=200_000)
+    if again == "registers":
+        fold(register(connection="2", gateway="g2", heartbeat_timeout_millis=3_000))
+    else:
+        fold(heartbeat(gateway="g2"))
+    assert fold(closed(connection="2", gateway="g2")).verdict == "unchanged"
+    assert fold.live() == {("c", "a0:1")}
 
 
 def test_a_gap_is_no_sign_of_life(fold: Fold) -> None:

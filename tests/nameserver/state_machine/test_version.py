@@ -19,9 +19,9 @@ from eventlog.base import LogRecord
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from schemas.events import decode
 
-VERSION = 7
+VERSION = 8
 LOGS = "56d198c007db775d"
-RESULTS = "221566a2f253b13a"
+RESULTS = "51fc102b75412973"
 
 
 def fixed_logs() -> Iterator[list[LogRecord]]:
