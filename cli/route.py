@@ -16,7 +16,8 @@ from cli.foreign_text import printable
 from cli.options import NamesrvOrHttp, namesrv_source, with_options
 from cli.output import Output
 from clients.addresses import namesrv_addresses
-from schemas.broker import MASTER_ID, PERM_READ, PERM_WRITE
+from clients.broker.topic_config import perm_text
+from schemas.broker import MASTER_ID
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) 
         cells = (
             name,
             "-" if group is None else group.cluster,
-            "-" if row is None else perm_text(row.perm),
+            "-" if row is None else perm_text(row.perm)[:2],
             "-" if row is None else str(row.write_queue_nums),
             "-" if row is None else str(row.read_queue_nums),
             addrs.get(MASTER_ID, "none"),
@@ -127,11 +128,6 @@ def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) 
     ]
     beside += [f"filter servers of {addr}: {' '.join(servers)}" for addr, servers in route.filter_server_table.items()]
     return Group(table, Text("\n".join([*map(printable, beside), ""])))
-
-
-def perm_text(perm: int) -> str:
-    """Return ``RW``, with a dash for a missing permission (PermName.perm2String)."""
-    return ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-")
 
 
 def _line(time: datetime, change: RouteChange) -> bytes:

@@ -19,8 +19,6 @@ from typing import Final, NoReturn
 from runtime.children import SUPERVISED
 from schemas.errors import RoutelakeError, SetupError
 
-EXIT_DONE: Final = 0
-"""Done, or stopped as asked."""
 EXIT_FAILED: Final = 1
 """Failed: a defect, a full or failing disk, or another fold has the tables. A supervisor may start it again. Nothing is
 lost."""

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.route import as_table, perm_text
+from cli.route import as_table
 from dev.peers.java import free_port
 from dev.peers.routelake import ROOT
 from dev.support.command import command, environment, process
@@ -139,4 +139,3 @@ def test_everything_that_a_route_may_hold(capsys: pytest.CaptureFixture[str]) ->
         "logical queue __syslo__global__ 0: on a",
         "filter servers of m:1: f:1 f:2",
     ]
-    assert perm_text(0) == "--"
