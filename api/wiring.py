@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import msgspec
@@ -82,7 +82,7 @@ class GatewayParts:
         self.answers = answers_of(self.gateway)
         self.registrations = Registrations(self.gateway, self.metrics)
         if self.access.is_on:
-            self.access.follow(RefusalAudit(settings.gateway_id, self.gateway.append).record)
+            self.access.follow(RefusalAudit(settings.gateway_id, partial(self.gateway.write, sender=None)).record)
         access = RemotingAccess(self.gateway)
         self.handler = NameServerHandler(
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access

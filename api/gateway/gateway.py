@@ -13,9 +13,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from api.gateway.fold_status import FoldStatusReader
 from api.gateway.follower import Follower
@@ -56,32 +55,28 @@ _FALLBACK_WAIT_S: Final = 2.0
 may cause no epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """Receipt of a write.
 
-    ``offset`` is its log offset, the token that a read can wait for. ``outcome`` is the result of the state machine.
-    None means that the live view did not have the event in time. The event is durable and will be applied.
+    Attributes:
+        offset: Its log offset, the token that a read can wait for.
+        event_time_ms: Its event time, in milliseconds.
+        verdict: Applied, unchanged or rejected. Accepted: the live view did not have the event in time. The event is
+            durable and will be applied.
+        reason: Reason why the write was rejected. None if it was not rejected.
+        result: Numbers that the state machine has counted. None without numbers.
     """
 
     offset: int
     event_time_ms: int
-    outcome: CommandOutcome | None
+    verdict: str = ACCEPTED
+    reason: str | None = None
+    result: dict[str, Any] | None = None
 
     @property
     def visible(self) -> bool:
         """Return whether the live view of this gateway shows the write."""
-        return self.outcome is not None
-
-    @property
-    def verdict(self) -> str:
-        """Outcome of the write: applied, unchanged or rejected. While it is unknown: accepted."""
-        return ACCEPTED if self.outcome is None else self.outcome.outcome
-
-    @property
-    def reason(self) -> str | None:
-        """Reason why the write was rejected. None if it was not rejected."""
-        return None if self.outcome is None else self.outcome.reason
+        return self.verdict != ACCEPTED
 
     @property
     def is_quarantined(self) -> bool:
@@ -166,7 +161,7 @@ class Gateway:
         self.preservation = SelfPreservation(
             lambda: self.settings,
             lambda: None if self.replica.fallback_reason else self.live_view.view,
-            self._propose_own,
+            partial(self.propose, sender=None),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fold_task: asyncio.Task[None] | None = None
@@ -338,16 +333,6 @@ class Gateway:
             self.quotas.refund(charge, is_written=False)
             raise
 
-    async def append(self, event: AnyEvent) -> Appended:
-        """Write an event of the gateway's own. Return when it is durable.
-
-        Raises:
-            As `propose`.
-        """
-        written = await self.write(event, None)
-        assert written.appended is not None
-        return written.appended
-
     def append_encoded(self, key: str, payload: bytes, then: Then = asyncio.Future.set_result) -> Awaitable[Appended]:
         """Append a payload to the event log. The result is there when the payload is durable.
 
@@ -362,9 +347,6 @@ class Gateway:
             TooLargeError: The payload is too large for the event log.
         """
         return self._writer.submit(key, payload, then)
-
-    async def _propose_own(self, event: AnyEvent) -> Receipt:
-        return await self.propose(event, None)
 
     async def result(self, written: Written) -> Receipt:
         """Wait for the result of an event that is durable."""
@@ -385,8 +367,9 @@ class Gateway:
         if appended is None:
             return self._receipt_of_nothing()
         if isinstance(event, BrokerHeartbeat):
-            return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
-        receipt = Receipt(*appended, self._outcomes.get(appended.offset))
+            return Receipt(*appended, UNCHANGED)
+        known = self._outcomes.get(appended.offset)
+        receipt = Receipt(*appended) if known is None else Receipt(*appended, known.outcome, known.reason, known.result)
         if isinstance(event, RegisterBroker) and receipt.verdict == UNCHANGED:
             self.quotas.refund(charge, is_written=True)
         return receipt
@@ -395,7 +378,7 @@ class Gateway:
         """Make the receipt of a heartbeat that was not written."""
         view = self.live_view.view
         event_time_ms = int(view.event_time.timestamp() * 1000) if view.log_offset >= 0 else 0
-        return Receipt(view.log_offset, event_time_ms, CommandOutcome(view.log_offset, UNCHANGED))
+        return Receipt(view.log_offset, event_time_ms, UNCHANGED)
 
     # --- the views move ---
 

@@ -105,8 +105,8 @@ async def _change_write_perm(
     if broker_name not in context.gateway.live_view.view.groups:  # any name that is there can be changed
         check_name(broker_name_problem(broker_name), "brokerName")
     receipt = await context.gateway.propose(kind(actor=sender.actor, broker_name=broker_name), sender)
-    result = None if receipt.outcome is None else receipt.outcome.result
-    return receipt_answer(context, receipt, answer, **{to_snake(name): count for name, count in (result or {}).items()})
+    counts = {to_snake(name): count for name, count in (receipt.result or {}).items()}
+    return receipt_answer(context, receipt, answer, **counts)
 
 
 @router.get(

@@ -253,7 +253,7 @@ class NameServerHandler:
                 grace_ms=CLOSED_GRACE_MS if settings.self_preservation_percent else 0,
             )
             try:
-                await self._gateway.append(event)
+                await self._gateway.write(event, None)
             except RoutelakeError as error:
                 log.warning(
                     "cannot record a lost connection; the broker expires later", broker=broker_name, error=str(error)
@@ -332,8 +332,7 @@ class NameServerHandler:
         if event is None:
             return response(ext_fields={count: "0"})
         receipt = effective(await self._gateway.propose(event, request.sender))
-        result = (receipt.outcome.result if receipt.outcome is not None else None) or {}
-        changed = result.get(count)
+        changed = (receipt.result or {}).get(count)
         if changed is None:
             changed = self._gateway.live_view.view.topic_count(command.ext("brokerName") or "")
         return response(ext_fields={count: str(changed)})

@@ -171,7 +171,7 @@ class InMemoryNameServer:
     async def advance(self, now_ms: int) -> None:
         """Append the event that gateways write when time passes and no other event comes."""
         self.gateway.now_ms = now_ms
-        await self.gateway.append(Clock(actor=ACTOR))
+        await self.gateway.write(Clock(actor=ACTOR), None)
 
     def _connection(self, channel: str) -> Any:
         if channel not in self._connections:

@@ -51,7 +51,7 @@ def test_the_position_moves_without_the_route(make_api: Any) -> None:
     assert second == exchange(api, plain, [get()] * 2)
     assert second[0] == second[1] != first[1]
     serial = api.gateway.view.serial
-    api.loop.run(api.gateway.append(Clock(actor=Actor("gw", "http"))))
+    api.loop.run(api.gateway.write(Clock(actor=Actor("gw", "http")), None))
     api.settled()
     assert api.gateway.view.serial == serial  # no epoch: only the offset is another
     third = exchange(api, fast, [get()])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,8 +52,8 @@ class Cluster:
     async def _beat(self) -> list[int]:
         actor = Actor(gateway="gw", via="remoting")
         events = (BrokerHeartbeat("c1", f"b{number}", f"10.0.0.{number}:10911", actor=actor) for number in self.talking)
-        appended = await asyncio.gather(*(self.api.gateway.append(event) for event in events))
-        return [offset for offset, _ in appended]
+        receipts = await asyncio.gather(*(self.api.gateway.propose(event, None) for event in events))
+        return [receipt.offset for receipt in receipts]
 
     def decide(self) -> None:
         """Wait until the view has the time and every heartbeat, and look twice."""
@@ -220,7 +221,7 @@ def test_where_the_log_stands_still_nobody_is_called_silent(cut: Cluster) -> Non
 
     async def deaf() -> None:
         preservation = SelfPreservation(
-            lambda: replace(gateway.settings, gap_s=0.0), lambda: view, gateway._propose_own
+            lambda: replace(gateway.settings, gap_s=0.0), lambda: view, partial(gateway.propose, sender=None)
         )
         await preservation.decide()
         assert preservation.counted == (BROKERS, 19)

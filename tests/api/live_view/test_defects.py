@@ -342,7 +342,7 @@ def test_a_defect_of_the_writer(
             """One epoch has them all, and has been compared."""
             lake.fold.pause()
             number = checks.compared
-            offset = [gateway.loop.run(gateway.gateway.append(event)) for event in events][-1].offset
+            offset = [gateway.loop.run(gateway.gateway.propose(event, None)) for event in events][-1].offset
             lake.fold.resume()
             wait_until(lambda: follower.view.log_offset >= offset, WAIT_S, "the epoch to be shown")
             wait_until(lambda: checks.compared > number, WAIT_S, "the epoch to be compared")
@@ -393,7 +393,7 @@ def test_a_rule_that_fails_in_one_shard(tmp_path: Path, monkeypatch: pytest.Monk
         query.lake = DeltaLake(open_writer(lake.lake_dir))
         for name in ("b", other):
             event = make.register(f"{name}:1", name=name, table=make.topics("T", "U"))
-            gateway.loop.run(gateway.gateway.append(event))
+            gateway.loop.run(gateway.gateway.write(event, None))
         receipt = command(gateway, make.delete_topic("T"))
         assert receipt.is_quarantined
         assert set(queue_rows(gateway.gateway.view, "T")) == {"b", other}
@@ -431,7 +431,7 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert written.appended is not None
             assert gateway.loop.run(gateway.gateway.live_view.wait_for(written.appended.offset, WAIT_S))
             receipt = gateway.loop.run(gateway.gateway.result(written))
-            assert receipt.outcome is not None and receipt.outcome.outcome == "applied"
+            assert receipt.verdict == "applied"
             assert gateway.gateway.view.kv_get("n", "k") == "2"
             newer.undo()
             command(gateway, make.put("n", "k", "3"))

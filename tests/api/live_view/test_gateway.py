@@ -69,7 +69,7 @@ def test_without_a_fold(tmp_path: Path) -> None:
             assert as_tables(other.gateway.view) == as_tables(one.gateway.view)
             print(f"visible after {sorted(took)[25] * 1000:.1f} ms, at most {max(took) * 1000:.1f} ms")
             receipt = await one.gateway.propose(make.put("n", "k", "v"), None)
-            assert receipt.outcome is not None and receipt.outcome.outcome == "applied"
+            assert receipt.verdict == "applied"
             assert one.gateway.view.kv_get("n", "k") == "v"
 
     asyncio.run(main())
