@@ -105,12 +105,6 @@ _OFFSET_TABLE: Final = '"offsetTable":{'
 _json = json.JSONDecoder()
 
 
-class _Queue(msgspec.Struct, rename="camel"):
-    topic: str
-    broker_name: str
-    queue_id: int
-
-
 def topic_stats(body: bytes) -> TopicStats:
     """The answer to GET_TOPIC_STATS_INFO: ``{"offsetTable":{{"brokerName":…}:{"maxOffset":…},…},"topicPutTps":0.0}``.
 
@@ -132,10 +126,10 @@ def _read_offsets(text: str) -> tuple[dict[MessageQueue, TopicOffset], int]:
     at = 0
     while text[at : at + 1] != "}":
         key, at = _json.raw_decode(text, at)
-        queue = msgspec.convert(_json.decode(key) if isinstance(key, str) else key, _Queue)
+        queue = msgspec.convert(_json.decode(key) if isinstance(key, str) else key, MessageQueue)
         if text[at : at + 1] != ":":
             raise ValueError("no value for a queue")
         value, at = _json.raw_decode(text, at + 1)
-        offsets[MessageQueue(queue.topic, queue.broker_name, queue.queue_id)] = msgspec.convert(value, TopicOffset)
+        offsets[queue] = msgspec.convert(value, TopicOffset)
         at += text[at : at + 1] == ","
     return offsets, at + 1

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from cli.admin import answers, requests, values
@@ -24,14 +25,14 @@ from schemas.route import ClusterInfo
 _MS_PER_HOUR: Final = 3_600_000
 
 
-class _Member(NamedTuple):
-    """One broker. Its ``runtime`` is the KVTable of GET_BROKER_RUNTIME_INFO, or None without an answer."""
+class _Member(msgspec.Struct, rename="camel"):
+    """One broker. Its ``runtime_info`` is the KVTable of GET_BROKER_RUNTIME_INFO, or None without an answer."""
 
-    cluster: str
+    cluster_name: str
     broker_name: str
     broker_id: int
-    address: str
-    runtime: dict[str, str] | None
+    broker_addr: str
+    runtime_info: dict[str, str] | None
 
 
 async def cluster_list(
@@ -101,16 +102,20 @@ def _more(members: list[_Member]) -> CommandResult:
         except (KeyError, ValueError):
             return ["?"] * len(_MORE)
 
-    titles = (*_WHO, *(title for title, _, _ in _MORE))
-    rows = [(*one[:4], *differences(one.runtime or {})) for one in members]
-    return CommandResult(tables=[(titles, list(rows))], data=_documents(members))
+    return _result(members, [title for title, _, _ in _MORE], lambda one: differences(one.runtime_info or {}))
 
 
 def _base(members: list[_Member]) -> CommandResult:
     titles = ("Version", "InTPS(LOAD)", "OutTPS(LOAD)", "Timer(Progress)", "PCWait(ms)", "Hour", "SPACE", "ACTIVATED")
     now_ms = time.time() * 1000
-    rows = [(*one[:4], *_cells(one.runtime, now_ms)) for one in members]
-    return CommandResult(tables=[((*_WHO, *titles), list(rows))], data=_documents(members))
+    return _result(members, titles, lambda one: _cells(one.runtime_info, now_ms))
+
+
+def _result(
+    members: list[_Member], titles: Sequence[str], cells: Callable[[_Member], Sequence[object]]
+) -> CommandResult:
+    rows: list[Sequence[object]] = [(*msgspec.structs.astuple(one)[:-1], *cells(one)) for one in members]
+    return CommandResult(tables=[((*_WHO, *titles), rows)], data=msgspec.to_builtins(members))
 
 
 def _cells(runtime: Mapping[str, str] | None, now_ms: float) -> tuple[str, ...]:
@@ -155,16 +160,3 @@ def _number(text: str | None) -> float | None:
         return float(text) if text else None
     except ValueError:
         return None
-
-
-def _documents(members: list[_Member]) -> list[dict[str, object]]:
-    return [
-        {
-            "clusterName": one.cluster,
-            "brokerName": one.broker_name,
-            "brokerId": one.broker_id,
-            "brokerAddr": one.address,
-            "runtimeInfo": one.runtime,
-        }
-        for one in members
-    ]

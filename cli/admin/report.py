@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from cli.foreign_text import printable
 from cli.output import Output, warn, write_json, write_table
 
@@ -20,22 +22,20 @@ class Status(StrEnum):
     WOULD_SEND = "would be sent"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Outcome at one server. ``name`` is a brokerName or "NameServer", and ``request`` the name of a RequestCode."""
+class Outcome(msgspec.Struct, frozen=True):
+    """Outcome at one server. ``server`` is a brokerName or "NameServer", and ``request`` the name of a RequestCode."""
 
-    name: str
+    server: str
     address: str
     request: str
     status: Status
     detail: str = ""
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True, rename="camel"):
     """A request of a dry run. A request that would change something is not ``sent``."""
 
-    name: str
+    server: str
     address: str
     code: int
     request: str
@@ -78,7 +78,7 @@ def show_report(report: CommandResult, outcomes: Sequence[Outcome], output: Outp
     if outcomes:
         write_table(
             ("Server", "Address", "Request", "Outcome", "Detail"),
-            [(one.name, one.address, one.request, one.status, one.detail) for one in outcomes],
+            map(msgspec.structs.astuple, outcomes),
         )
         print(printable(summary(outcomes)))
 
@@ -87,18 +87,8 @@ def _document(report: CommandResult, outcomes: Sequence[Outcome]) -> object:
     """Return the data. With outcomes, return an object with "outcomes" and, if there is data, "result"."""
     if not outcomes:
         return report.data
-    listed = list(map(_outcome_document, outcomes))
+    listed = msgspec.to_builtins(outcomes)
     return {"outcomes": listed} if report.data is None else {"outcomes": listed, "result": report.data}
-
-
-def _outcome_document(one: Outcome) -> dict[str, str]:
-    return {
-        "server": one.name,
-        "address": one.address,
-        "request": one.request,
-        "status": str(one.status),
-        "detail": one.detail,
-    }
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
@@ -107,7 +97,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     for status in Status:
         of_it = [one for one in outcomes if one.status is status]
         if of_it:
-            names = ", ".join(f"{one.name} {one.address}" for one in of_it)
+            names = ", ".join(f"{one.server} {one.address}" for one in of_it)
             expected = status in (Status.DONE, Status.WOULD_SEND)
             parts.append(f"{len(of_it)} {status}" if expected else f"{len(of_it)} {status} ({names})")
     return f"{len(outcomes)} request{'s' * (len(outcomes) != 1)}: {', '.join(parts)}."
@@ -116,27 +106,15 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 def show_dry_run(requests: Sequence[Sent], failures: Sequence[Outcome], output: Output) -> None:
     """Write the requests of a dry run to standard output, and the failures."""
     if output is Output.JSON:
-        listed = [
-            {
-                "server": one.name,
-                "address": one.address,
-                "code": one.code,
-                "request": one.request,
-                "extFields": one.ext_fields,
-                "body": one.body,
-                "sent": one.sent,
-            }
-            for one in requests
-        ]
-        failed = {"failures": list(map(_outcome_document, failures))} if failures else {}
-        write_json({"dryRun": True, "requests": listed, **failed})
+        failed = {"failures": failures} if failures else {}
+        write_json(msgspec.to_builtins({"dryRun": True, "requests": requests, **failed}))
         return
     write_table(
         ("No", "Server", "Address", "Code", "Request", "Header", "Body", "Sent"),
         [
             (
                 at,
-                one.name,
+                one.server,
                 one.address,
                 one.code,
                 one.request,
@@ -148,5 +126,5 @@ def show_dry_run(requests: Sequence[Sent], failures: Sequence[Outcome], output: 
         ],
     )
     for one in failures:
-        print(printable(f"{one.name} {one.address}: {one.request} {one.status}: {one.detail}"))
+        print(printable(f"{one.server} {one.address}: {one.request} {one.status}: {one.detail}"))
     print("Dry run: nothing was changed.")

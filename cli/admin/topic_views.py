@@ -268,38 +268,20 @@ async def topic_status(
             put_tps += stats.topic_put_tps
     if cluster is None and not admin.failed:
         offsets.update(logical_offsets(topic, await _mapping_details(admin, servers, topic), offsets))
-    queues = sorted(offsets.items())
+    names = ("brokerName", "queueId", *(field.encode_name for field in msgspec.structs.fields(TopicOffset)))
+    rows = [
+        (queue.broker_name, queue.queue_id, *msgspec.structs.astuple(one)) for queue, one in sorted(offsets.items())
+    ]
     return CommandResult(
         tables=[
             (
                 ("Broker Name", "QID", "Min Offset", "Max Offset", "Last Updated"),
-                [
-                    (
-                        queue.broker_name,
-                        queue.queue_id,
-                        one.min_offset,
-                        one.max_offset,
-                        _when(one.last_update_timestamp),
-                    )
-                    for queue, one in queues
-                ],
+                [(*row[:-1], _when(row[-1])) for row in rows],
             )
         ],
-        lines=[f"Topic put TPS: {put_tps:g}", *([] if queues else [f"No broker has statistics of {topic}."])],
-        data={
-            "offsets": [
-                {
-                    "brokerName": queue.broker_name,
-                    "queueId": queue.queue_id,
-                    "minOffset": one.min_offset,
-                    "maxOffset": one.max_offset,
-                    "lastUpdateTimestamp": one.last_update_timestamp,
-                }
-                for queue, one in queues
-            ],
-            "topicPutTps": put_tps,
-        },
-        failed=not queues,
+        lines=[f"Topic put TPS: {put_tps:g}", *([] if rows else [f"No broker has statistics of {topic}."])],
+        data={"offsets": [dict(zip(names, row, strict=True)) for row in rows], "topicPutTps": put_tps},
+        failed=not rows,
     )
 
 
@@ -343,12 +325,7 @@ async def allocate_mq(
                 [(client, one.broker_name, one.queue_id) for client in clients for one in shares[client]],
             )
         ],
-        data={
-            "result": {
-                client: [{"brokerName": one.broker_name, "queueId": one.queue_id, "topic": one.topic} for one in share]
-                for client, share in shares.items()
-            }
-        },
+        data={"result": msgspec.to_builtins(shares)},
         empty="" if queues else f"no queue of {topic} is readable: no consumer gets a queue",
     )
 

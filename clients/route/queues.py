@@ -33,7 +33,7 @@ METADATA_SCOPE_GLOBAL: Final = "__global__"
 _JAVA_INT = re.compile(r"[+-]?\d+")
 
 
-class MessageQueue(msgspec.Struct, frozen=True, order=True):
+class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
     """One queue. The order is that of MessageQueue.compareTo."""
 
     topic: str
