@@ -6,12 +6,14 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import textwrap
 
 import pytest
 
 from dev.fault_injection.planted.sitecustomize import FOUND_BY, MUTANTS, PLANTS
 from dev.fault_injection.rules import OF_THE_RUN, RULES
+from dev.peers.routelake import ROOT
 
 
 @pytest.mark.parametrize("name", sorted(PLANTS))
@@ -56,3 +58,13 @@ def test_what_it_puts_in_place_of_a_function_takes_the_same_arguments(
 def test_each_defect_has_the_rule_that_finds_it() -> None:
     assert FOUND_BY.keys() == MUTANTS.keys()
     assert set(FOUND_BY.values()) <= {rule.__name__ for rule in RULES} - OF_THE_RUN
+
+
+def test_the_report_has_each_defect_with_the_rule_that_finds_it() -> None:
+    report = (ROOT / "reports" / "fault-injection.md").read_text(encoding="utf-8")
+    section = report.partition("\n## Planted defects\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z0-9-]+) \| [^|]+ \| ([^|]+) \|", section, re.MULTILINE)
+    found_by = {name: set(re.findall(r"\([a-g]\)", rules)) for name, rules in rows if name != "defect"}
+    assert sorted(found_by) == sorted(MUTANTS)
+    letters = {rule.__name__: (rule.__doc__ or "")[:3] for rule in RULES}
+    assert [name for name, rule in FOUND_BY.items() if letters[rule] not in found_by[name]] == []
