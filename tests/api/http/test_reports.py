@@ -17,16 +17,17 @@ from lake.history.reports import BY_NAME
 
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A broker group registers; is wiped, and given back; leaves, and comes back."""
-    api = HttpApi(tmp_path_factory.mktemp("reports"))
+    """A broker group registers; is wiped, and given back. Each in a second of its own, with all of its epoch."""
+    time_ms = [now_ms()]
+    api = HttpApi(tmp_path_factory.mktemp("reports"), clock=lambda: time_ms[0])
     try:
         api.settled()
         api.register(broker(topics=("orders", "refunds")))
         api.settled()
-        api.post("/v1/brokers/broker-a/wipe-write-perm")
-        api.settled()
-        api.post("/v1/brokers/broker-a/add-write-perm")
-        api.settled()
+        for command in ("wipe-write-perm", "add-write-perm"):
+            time_ms[0] += 1_000
+            api.post(f"/v1/brokers/broker-a/{command}")
+            api.settled()
         yield api
     finally:
         api.close()
