@@ -20,13 +20,16 @@ from api.live_view.check import Check, Comparison, Moved, noting
 from nameserver.state_machine.changes import kv_changes
 from nameserver.state_machine.replay import Record, read_event
 from nameserver.state_machine.state import At, BrokerGroup, TopicRows, TopicTable
-from nameserver.state_machine.step import GroupChange, KvChange, Step, apply, step
+from nameserver.state_machine.step import KvChange, Step, apply, step
 from nameserver.view.conversions import changes_to, state_of, topics_of
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.errors import EventDecodeError
 from schemas.events import AccessRefused, AnyEvent, BrokerHeartbeat, Clock, Resume
 from schemas.outcomes import QUARANTINED, REJECTED, UNCHANGED
 from schemas.route_commit import CommandOutcome, RouteCommit
+
+_NO_COMMANDS: Final = (BrokerHeartbeat, AccessRefused, Clock)
+"""Events without a sender that waits for an outcome."""
 
 _LOADED_ROWS: Final = 500_000
 """Maximum number of topics that are held by broker group, in addition to the view. They take about 50 MB."""
@@ -85,16 +88,16 @@ class LiveState:
             self._check.took(change, record.offset)
             if isinstance(change, KvChange):
                 self._entries.update({(row.key[0], row.key[1]): row.after for row in kv_changes(change)})
-            else:
-                self._shown.setdefault(change.before.broker_name, change.before)
+                continue
+            self._shown.setdefault(change.before.broker_name, change.before)
+            if change.event is None:  # an expiry
+                self.is_urgent = True
         apply(self._state, done)
-        is_command = not isinstance(event, BrokerHeartbeat | AccessRefused | Clock) and not _is_no_silence(event, done)
-        may_show = is_command and done.outcome.verdict != UNCHANGED
-        if may_show or any(_is_expiry(change) for change in done.changes):
-            self.is_urgent = True
-        if not is_command:
+        if isinstance(event, _NO_COMMANDS) or _is_no_silence(event, done):
             return None
         outcome = done.outcome
+        if outcome.verdict != UNCHANGED:
+            self.is_urgent = True
         result = None if outcome.result is None else dict(outcome.result)
         return CommandOutcome(record.offset, outcome.verdict, outcome.reason, result)
 
@@ -173,7 +176,3 @@ class LiveState:
 def _is_no_silence(event: AnyEvent, done: Step) -> bool:
     """Return whether an event is a RESUME in time. It precedes every append, and no sender waits for it."""
     return isinstance(event, Resume) and done.outcome.verdict == UNCHANGED
-
-
-def _is_expiry(change: GroupChange | KvChange) -> bool:
-    return change.event is None

@@ -60,6 +60,17 @@ _registered: Final = attrgetter("heartbeat_timeout_ms", "data_version", "ha_serv
 
 _key_of = attrgetter("key")
 
+_AUDITED_IF_APPLIED: Final = (UnregisterBroker, Resume, Preserve, PreserveEnd)
+_ALWAYS_AUDITED: Final = (
+    DeleteTopic,
+    RegisterTopic,
+    WipeWritePerm,
+    AddWritePerm,
+    PutKvConfig,
+    DeleteKvConfig,
+    AccessRefused,
+)
+
 
 class RowChange(NamedTuple):
     """One row before and after, or None without a row. Values are in the order of ``table.value_columns``."""
@@ -165,12 +176,9 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
     """
     if verdict == REJECTED:
         return True
-    if isinstance(event, UnregisterBroker | Resume | Preserve | PreserveEnd):
+    if isinstance(event, _AUDITED_IF_APPLIED):
         return verdict == APPLIED
-    return isinstance(
-        event,
-        DeleteTopic | RegisterTopic | WipeWritePerm | AddWritePerm | PutKvConfig | DeleteKvConfig | AccessRefused,
-    )
+    return isinstance(event, _ALWAYS_AUDITED)
 
 
 def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[RowChange]:

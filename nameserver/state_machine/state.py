@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -30,7 +30,7 @@ TopicRows = Mapping[str, QueueRow]
 """topic -> QueueRow of one broker group."""
 
 
-class At(NamedTuple):
+class At(msgspec.Struct, frozen=True, gc=False):
     """Place of an event on the event log: its offset and its event time."""
 
     offset: int

@@ -13,7 +13,9 @@ that group's overdue members.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from nameserver.state_machine import commands, liveness, registration
 from nameserver.state_machine.state import (
@@ -53,7 +55,7 @@ PRESERVED: Final = "preservedMillis"
 """Key in the result of an event that begins, moves or ends a pause of expiry: begin of the pause in ms, 0 for none."""
 
 
-class GroupChange(NamedTuple):
+class GroupChange(msgspec.Struct, frozen=True):
     """One group before and after one cause. An expiry has no ``event``, and ``at`` is its place in history."""
 
     before: BrokerGroup
@@ -62,7 +64,7 @@ class GroupChange(NamedTuple):
     event: AnyEvent | None
 
 
-class KvChange(NamedTuple):
+class KvChange(msgspec.Struct, frozen=True):
     """KV configuration before and after one command."""
 
     before: KvTable
@@ -71,7 +73,7 @@ class KvChange(NamedTuple):
     event: PutKvConfig | DeleteKvConfig
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """Effect of one log record.
 
     Attributes:
@@ -111,7 +113,8 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
         event: Decoded record.
         at: Offset and event time of the record. An event time before an earlier one counts as that one.
     """
-    at = At(at.offset, max(at.now_ms, state.now_ms))
+    if at.now_ms < state.now_ms:
+        at = At(at.offset, state.now_ms)
     match event:
         case BrokerHeartbeat() | RegisterBroker():  # nearly all events
             groups: Iterable[BrokerGroup] = [_group(state, event.broker_name)]
