@@ -342,6 +342,10 @@ def inflated_bytes(payload: bytes) -> int | None:
     return size if size >= 0 else None
 
 
+_idle: Final[list[zstandard.ZstdDecompressor]] = []
+"""Decompressors that no thread uses now. One costs more to make than to use."""
+
+
 def read_json(payload: bytes) -> bytes:
     """Return the JSON in a payload. It is never larger than the frame states, nor than MAX_READABLE_EVENT_BYTES.
 
@@ -360,10 +364,16 @@ def read_json(payload: bytes) -> bytes:
             reason=f"an event of {size} bytes, uncompressed; the fold reads up to {MAX_READABLE_EVENT_BYTES}"
         )
     try:
+        decompressor = _idle.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor()
+    try:
         # zstd fails if the content has another size than the frame states, before it writes beyond that size.
-        return zstandard.ZstdDecompressor().decompress(payload[1:], allow_extra_data=False)
+        return decompressor.decompress(payload[1:], allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise EventDecodeError(reason=str(error)) from error
+    finally:
+        _idle.append(decompressor)
 
 
 def decode(payload: bytes) -> AnyEvent:

@@ -87,6 +87,14 @@ def test_bytes_that_are_no_event_are_refused(data: bytes) -> None:
         events.decode(data)
 
 
+def test_an_event_after_one_that_is_torn_is_decoded() -> None:
+    good = payload(b'{"command":"CLOCK","actor":{"gateway":"g","via":"routelake"}}')
+    expected = events.decode(good)
+    with pytest.raises(EventDecodeError):
+        events.decode(good[:-6])
+    assert events.decode(good) == expected
+
+
 def stating(size: int, content: bytes) -> bytes:
     """A payload with a frame that states another size than its content has (RFC 8878, 3.1.1: a size of four bytes)."""
     content_frame = zstandard.ZstdCompressor(write_content_size=False).compress(content)
