@@ -23,7 +23,7 @@ from eventlog.base import Appended, Entry, Limits, LogEnd, LogRecord
 from eventlog.stamps import ClockError
 from runtime.supervised_tasks import critical_task
 from schemas.errors import RoutelakeError, UnavailableError
-from schemas.events import DEFERRABLE, Actor, Clock, Resume, encode, routing_key
+from schemas.events import DEFERRABLE, Actor, Clock, EventEncoder, Resume, routing_key
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -133,6 +133,7 @@ class GroupCommit:
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self._log_client = log_client
+        self._encoder = EventEncoder()
         self._actor = Actor(gateway=gateway_id, via="routelake")
         self._clock_interval_s = clock_interval_s
         self._last_stamp_ms = 0
@@ -240,8 +241,7 @@ class GroupCommit:
         self._began_s = began_s = self._loop.time()
         clock_due = self._next_clock_s < began_s + _TICK_S
         if clock_due:
-            clock = Clock(actor=self._actor)
-            group.append(_own(clock))
+            group.append(self._own(Clock(actor=self._actor)))
         late_after_s = self._log_client.late_after_s
         if late_after_s is not None:
             group.insert(0, self._resume_if_late(late_after_s))
@@ -259,8 +259,7 @@ class GroupCommit:
         """Return the RESUME event in front of a group. The log may take the group after its gateway has given up."""
         passed_s = self._loop.time() - self._last_stamp_s
         after_ms = self._last_stamp_ms + int((passed_s + late_after_s) * 1000)
-        resume = Resume(actor=self._actor, after_ms=after_ms)
-        return _own(resume)
+        return self._own(Resume(actor=self._actor, after_ms=after_ms))
 
     def _take(self) -> list[_Waiting]:
         """Take the next group from the queue. The group and its RESUME event fit into one Kafka batch."""
@@ -276,6 +275,10 @@ class GroupCommit:
         self._queued_bytes -= taken_bytes
         self._immediate = self._immediate and bool(self._queue)
         return group
+
+    def _own(self, event: Clock | Resume) -> _Waiting:
+        key, payload = routing_key(event), self._encoder.encode(event)
+        return _Waiting(key, payload, len(key) + len(payload), None)
 
     async def _append(self, group: list[_Waiting]) -> None:
         try:
@@ -298,11 +301,6 @@ class GroupCommit:
             for entry, appended in placed:
                 if entry.done is not None and not entry.done.done():
                     entry.then(entry.done, appended)
-
-
-def _own(event: Clock | Resume) -> _Waiting:
-    key, payload = routing_key(event), encode(event)
-    return _Waiting(key, payload, len(key) + len(payload), None)
 
 
 def _refuse(group: list[_Waiting], error: RoutelakeError) -> None:
