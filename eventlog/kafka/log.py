@@ -114,8 +114,9 @@ class KafkaLog:
                     # If Kafka refuses a batch as too large, it is split and the flush ends. Flush the waiting parts.
                     with contextlib.suppress(KafkaError):  # the futures have the exact error
                         producer.flush(timeout=max(0.0, deadline - time.monotonic()))
-                done = [
-                    future.get(timeout=max(0.0, deadline - time.monotonic()))  # type: ignore[no-untyped-call]
+                late_s = max(0.0, deadline - time.monotonic())
+                done = [  # `get` takes time to set a timer, so it only waits, or raises the error
+                    future.value if future.succeeded() else future.get(timeout=late_s)  # type: ignore[no-untyped-call]
                     for future in futures
                 ]
             return [Appended(self._first + metadata.offset, metadata.timestamp) for metadata in done]
