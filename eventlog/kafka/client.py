@@ -125,14 +125,3 @@ def close_consumer(consumer: KafkaConsumer) -> None:
     """Close a consumer within a second."""
     with contextlib.suppress(KafkaError):
         consumer.close(autocommit=False, timeout_ms=1000)
-
-
-def bounds(consumer: KafkaConsumer, partition: TopicPartition, *, first: int, answer_s: float) -> tuple[int, int]:
-    """Return the log's oldest offset, and the one after the last. Raises KafkaError.
-
-    ``first`` is the log's offset for Kafka's offset 0.
-    """
-    timeout_ms = int(answer_s * 1000)
-    begin = consumer.beginning_offsets([partition], timeout_ms=timeout_ms)[partition]
-    end = consumer.end_offsets([partition], timeout_ms=timeout_ms)[partition]
-    return first + begin, first + end

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError, MetadataEmptyBrokerList, NoOffsetForPartiti
 
 from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
 from eventlog.kafka.access.settings import AccessError
-from eventlog.kafka.client import bounds, close_consumer, log_consumer
+from eventlog.kafka.client import close_consumer, log_consumer
 from eventlog.kafka.topic import AGAIN_S
 from eventlog.tail import missing_records
 from eventlog.urls import first_offset
@@ -58,12 +58,14 @@ class KafkaReader:
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
     ) -> list[LogRecord]:
         """See `LogReader.read`."""
-        begin, end = self.bounds()
-        return self.fetch(max(start_offset, begin), end, max_records, max_bytes)
+        end = self._end()
+        if start_offset >= end:  # the usual case, as a gateway asks many times a second
+            return []
+        return self.fetch(self.kept_from(start_offset), end, max_records, max_bytes)
 
     def kept_from(self, offset: int) -> int:
         """See `LogReader.kept_from`."""
-        return max(offset, self.bounds()[0])
+        return max(offset, self._begin())
 
     def fetch(self, start: int, end: int, max_records: int, max_bytes: int) -> list[LogRecord]:
         """Return records between two offsets of the log, within the bounds of `read`.
@@ -105,8 +107,7 @@ class KafkaReader:
         Raises:
             UnavailableError: Kafka does not answer.
         """
-        with self._asking() as consumer:
-            return bounds(consumer, self._partition, first=self.first, answer_s=self.answer_s)
+        return self._begin(), self._end()
 
     def go_to(self, offset: int) -> None:
         """Set the next offset to read."""
@@ -156,6 +157,16 @@ class KafkaReader:
         """See `LogReader.close`."""
         self._closed = True
         self._drop()
+
+    def _begin(self) -> int:
+        with self._asking() as consumer:
+            found = consumer.beginning_offsets([self._partition], timeout_ms=int(self.answer_s * 1000))
+            return self.first + int(found[self._partition])
+
+    def _end(self) -> int:
+        with self._asking() as consumer:
+            found = consumer.end_offsets([self._partition], timeout_ms=int(self.answer_s * 1000))
+            return self.first + int(found[self._partition])
 
     def _no_answer(self) -> UnavailableError:
         return UnavailableError(f"cannot read the event log {self.name}: no answer for {self.answer_s:.0f} s")
