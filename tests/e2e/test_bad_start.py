@@ -1,48 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot start says so in one sentence, changes nothing, and ends with exit code 2."""
+"""A process that cannot start says so in one sentence, changes nothing, and ends with exit code 2.
+
+`tests/cli/test_preflight.py` has the refusals before the lake and the event log are opened.
+"""
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from dev.peers.java import free_port
-from dev.peers.routelake import ROOT
 from dev.support import events as make
+from dev.support.command import process
 from dev.support.drive import drive
 from dev.support.generated_logs import written
-from lake.delta.ddl import lock_lake, open_lake
+from dev.support.sampled import sampled
+from lake.delta.ddl import open_lake
 from lake.write.synced import sync_lake
 
 _TORN = b'{"commitInfo":{"time'
 _DAMAGES = (b"", _TORN, None)
 """Contents of a commit's file; None: it is missing."""
+_ORDINARY = (("gateway", None), ("fold", _TORN))
 
 
-def start(*words: str) -> tuple[int, str]:
+def start(command: str, data_dir: Path) -> tuple[int, str]:
     """Exit code and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    addresses = [f"--{name}=127.0.0.1:{free_port()}" for name in ("http", "remoting")] if command == "gateway" else []
+    done = process(command, "--data-dir", data_dir, *addresses)
     return done.returncode, done.stdout + done.stderr
-
-
-def gateway(data_dir: Path, **ports: int) -> tuple[int, str]:
-    addresses = {"http": free_port(), "remoting": free_port(), **ports}
-    options = [word for name, port in addresses.items() for word in (f"--{name}", f"127.0.0.1:{port}")]
-    return start("gateway", "--data-dir", str(data_dir), *options)
 
 
 def refused(result: tuple[int, str], *words: str) -> None:
@@ -54,39 +42,15 @@ def refused(result: tuple[int, str], *words: str) -> None:
     assert "Traceback" not in printed
 
 
-@pytest.mark.parametrize("api", ["http", "remoting"])
-def test_a_port_in_use(tmp_path: Path, api: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        refused(gateway(tmp_path / "data", **{api: port}), f"127.0.0.1:{port}", f"--{api}")
-
-
-def test_a_lake_that_another_fold_holds(tmp_path: Path) -> None:
-    (tmp_path / "data" / "lake").mkdir(parents=True)
-    held = lock_lake(tmp_path / "data" / "lake")
-    try:
-        refused(start("fold", "--data-dir", str(tmp_path / "data")), "fold", str(tmp_path / "data" / "lake"))
-    finally:
-        held.close()
-
-
 @pytest.mark.parametrize("command", ["gateway", "fold"])
 def test_a_lake_of_a_newer_format(tmp_path: Path, command: str) -> None:
     lake_dir = tmp_path / "data" / "lake"
     open_lake(lake_dir, retention_days=30)
     (lake_dir / "lake.json").write_text('{"format": 999}')
-    result = start(command, "--data-dir", str(tmp_path / "data")) if command == "fold" else gateway(tmp_path / "data")
-    refused(result, "999", "pgrade")
+    refused(start(command, tmp_path / "data"), "999", "pgrade")
 
 
-@pytest.mark.parametrize(
-    ("command", "left"),
-    [
-        *(("gateway", left) for left in _DAMAGES),
-        ("fold", _TORN),
-        *(pytest.param("fold", left, marks=pytest.mark.deep) for left in _DAMAGES if left != _TORN),
-    ],
-)
+@pytest.mark.parametrize(("command", "left"), sampled(product(("gateway", "fold"), _DAMAGES), _ORDINARY))
 def test_a_damaged_table(tmp_path: Path, command: str, left: bytes | None) -> None:
     """An empty NameServer would tell every client that its topics are gone."""
     lake_dir = tmp_path / "data" / "lake"
@@ -100,11 +64,10 @@ def test_a_damaged_table(tmp_path: Path, command: str, left: bytes | None) -> No
         damaged = log / f"{2:020d}.json"
         damaged.unlink()  # it has another name, in the staging folder
         damaged.write_bytes(left)
-    result = start(command, "--data-dir", str(tmp_path / "data")) if command == "fold" else gateway(tmp_path / "data")
-    refused(result, str(damaged), "estore the lake from a backup")
+    refused(start(command, tmp_path / "data"), str(damaged), "estore the lake from a backup")
 
 
-@pytest.mark.parametrize("left", [b"", _TORN])
+@pytest.mark.parametrize("left", [pytest.param(b"", marks=pytest.mark.deep), _TORN])
 def test_a_table_that_a_power_cut_has_torn(tmp_path: Path, left: bytes) -> None:
     """The fold's start repairs it, so the gateway is to be started again."""
     lake_dir = tmp_path / "data" / "lake"
@@ -112,7 +75,7 @@ def test_a_table_that_a_power_cut_has_torn(tmp_path: Path, left: bytes) -> None:
     damaged = lake_dir / "routeCommitTable" / "_delta_log" / f"{2:020d}.json"
     damaged.unlink()
     damaged.write_bytes(left)
-    code, printed = gateway(tmp_path / "data")
+    code, printed = start("gateway", tmp_path / "data")
     assert code == 1, printed
     assert str(damaged) in printed and "cannot be read yet" in printed
 
@@ -123,7 +86,7 @@ def test_data_that_cannot_be_read(tmp_path: Path) -> None:
     drive(lake_dir, [written([(0, make.register())])])
     for file in (lake_dir / "routeCommitTable").glob("*.parquet"):
         file.unlink()
-    code, printed = gateway(tmp_path / "data")
+    code, printed = start("gateway", tmp_path / "data")
     assert code == 1, printed
     assert "cannot be read" in printed
     assert "Traceback" not in printed
@@ -134,4 +97,4 @@ def test_a_log_that_ends_before_the_tables_do(tmp_path: Path) -> None:
     lake_dir = tmp_path / "data" / "lake"
     lake_dir.mkdir(parents=True)
     drive(lake_dir, [written([(0, make.register()), (0, make.put("n", "k"))])])
-    refused(gateway(tmp_path / "data"), "ends at offset", "Restore", "new data directory")
+    refused(start("gateway", tmp_path / "data"), "ends at offset", "Restore", "new data directory")
