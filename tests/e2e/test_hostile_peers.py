@@ -66,19 +66,23 @@ def test_unfinished_frames_cost_the_honest_broker_nothing(gateway: Routelake, du
 @in_bounded_time
 def test_header_fields_of_peers_are_bounded_by_their_real_size(gateway: Routelake, during_s: float) -> None:
     """64 connections of brokers with three megabytes of junk in a header field, each time of another broker."""
-    junk = "j" * (3 * MIB)
+    junk, placeholder = "j" * (3 * MIB), "hostile-NNNN"
+    beat = {"brokerAddr": "10.6.6.6:1", "brokerName": placeholder, "clusterName": "c", "junk": junk}
+    heartbeat = encode_frame(codes.BROKER_HEARTBEAT, beat, version=513)
+    registrations = [
+        registration(placeholder, "10.6.6.6:1", 1, 1, more=more)
+        for more in ({"junk": junk}, {"junk": junk, "zoneName": junk})
+    ]
     numbers = itertools.count()
 
     def attack(number: int, stop: threading.Event) -> None:
         with socket.create_connection(("127.0.0.1", gateway.remoting_port), 60) as connection:
             for _ in range(3):
-                name = f"hostile-{number}-{next(numbers) % 40}"
-                more = {"junk": junk, "zoneName": junk} if number % 2 else {"junk": junk}
-                connection.sendall(registration(name, "10.6.6.6:1", 1, 1, more=more))
+                name = b"hostile-%04d" % (40 * number + next(numbers) % 40)
+                connection.sendall(registrations[number % 2].replace(placeholder.encode(), name))
                 if stop.is_set() or not read_answer(connection):
                     return
-                beat = {"brokerAddr": "10.6.6.6:1", "brokerName": name, "clusterName": "c", "junk": junk}
-                connection.sendall(encode_frame(codes.BROKER_HEARTBEAT, beat, version=513))
+                connection.sendall(heartbeat.replace(placeholder.encode(), name))
                 if not read_answer(connection):
                     return
             stop.wait(during_s)
