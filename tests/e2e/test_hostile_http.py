@@ -125,7 +125,7 @@ def hold(connection: socket.socket, stop: threading.Event, data: bytes) -> None:
 
 
 @in_bounded_time
-@pytest.mark.parametrize("kind", ["heads", "bodies", "gzip"])
+@pytest.mark.parametrize("kind", ["heads", "bodies", pytest.param("gzip", marks=pytest.mark.deep)])
 def test_unfinished_requests_are_bounded(gateway: Routelake, kind: str, during_s: float) -> None:
     """Heads and bodies, as large as they may be, but for their last bytes."""
     body = b'{"clusterName":"' + bytes(50 * MIB)
@@ -151,9 +151,13 @@ def test_unfinished_requests_are_bounded(gateway: Routelake, kind: str, during_s
     memory.check()
 
 
+@pytest.mark.deep
 @in_bounded_time
 def test_unread_answers_are_bounded(gateway: Routelake, during_s: float) -> None:
-    """Pipelined requests for a large page, on 64 connections that read nothing."""
+    """Pipelined requests for a large page, on 64 connections that read nothing.
+
+    `tests/api/http/test_bounds.py` tests the bound itself.
+    """
 
     def attack(_number: int, stop: threading.Event) -> None:
         with hostile(gateway) as connection:
