@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from cli.gateway_options import GatewayOptions
 from cli.main import app
 
 
@@ -29,3 +30,8 @@ def test_every_option_has_one_name_and_a_variable(name: str) -> None:
     assert len(names) == len(set(names))
     assert all(param.envvar == f"ROUTELAKE_{param.opts[0][2:].replace('-', '_').upper()}" for param in shown)
     assert all(param.help.endswith(".") and param.help[0].isupper() for param in shown)
+
+
+@pytest.mark.parametrize(("text", "percent"), [("off", 0), ("15%", 15), (" 99% ", 99)])
+def test_self_preservation_is_a_share_or_off(text: str, percent: int) -> None:
+    assert GatewayOptions(self_preservation=text).percent() == percent

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty brokers, nineteen of which stop their heartbeats: gateways with and without self-preservation in turn."""
+"""Twenty brokers, nineteen of which stop their heartbeats: gateways with and without self-preservation in turn.
+
+`tests/api/http/test_self_preservation.py` has the rules, with a time that the test moves.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from dev.peers.java import wait_until
 from dev.peers.routelake import Routelake
 from dev.support.http_api import broker
+
+pytestmark = pytest.mark.deep
 
 BROKERS = range(20)
 TIMEOUT_MS = 12_000
