@@ -49,7 +49,7 @@ from api.http.etag import WAITED
 from api.http.events import EventHub
 from api.http.fast_path import FastRoutes
 from api.http.history_pool import HistoryPool
-from api.http.openapi import DESCRIPTION, TAGS, openapi_document
+from api.http.openapi import DESCRIPTION, TAGS, openapi_document, operation_id, operation_of
 from api.http.parameters import path_to_match
 from api.http.problems import (
     BAD_PARAMETER,
@@ -194,7 +194,7 @@ class HttpApp(FastAPI):
         raise Problem(BAD_PARAMETER, f"there are more than {_MOST_PARAMETERS} parameters")
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        operation = getattr(scope.get("route"), "operation_id", None) or "other"
+        operation = operation_of(scope)
         problem: Kind | None = scope.get("routelake.problem")
         code = str(int(problem.code)) if problem is not None else "0" if 0 < status < 500 else "1"
         metrics = self.context.metrics
@@ -208,20 +208,10 @@ class HttpApp(FastAPI):
                 metrics.route_latency.observe(seconds)
 
 
-ROUTERS: Final = tuple(
-    module.router
-    for module in (
-        routes_brokers,
-        routes_topics,
-        routes_history,
-        routes_reports,
-        routes_admin,
-        routes_kv,
-        routes_health,
-        routes_console,
-        routes_nameserver,
-        routes_docs,
-    )
+ROUTERS: Final = (
+    *(routes_brokers.ingest, routes_brokers.router, routes_topics.router, routes_history.router, routes_reports.router),
+    *(routes_admin.router, routes_kv.router, routes_health.router, routes_console.router, routes_nameserver.router),
+    routes_docs.router,
 )
 """Endpoints of the application."""
 
@@ -292,6 +282,7 @@ def create_app(
         summary="A RocketMQ NameServer on the lakehouse, over HTTP.",
         description=DESCRIPTION,
         openapi_tags=TAGS,
+        generate_unique_id_function=operation_id,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -335,7 +326,7 @@ def _not_admitted(request: Request) -> Problem | None:
 
     FastAPI checks parameters before an endpoint can authenticate the sender, and so do some endpoints.
     """
-    operation = getattr(request.scope.get("route"), "operation_id", None) or "other"
+    operation = operation_of(request.scope)
     if ADMITTED in request.scope or OPERATIONS.get(operation, Role.READER) is None:
         return None
     guard = context_of(request).guard

@@ -26,6 +26,7 @@ from starlette.types import Scope
 from api.http.csrf import SAFE_METHODS
 from api.http.local_peers import LocalPeers
 from api.http.naming_rules import is_loopback
+from api.http.openapi import operation_of
 from api.http.problems import CHALLENGE, FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.proofs import PROVEN, SESSION_PATH, Proofs
 from api.http.settings import HttpSettings
@@ -221,7 +222,7 @@ class Authenticator:
         if actor.user is not None and self._access is not None:
             request.scope[PROVEN] = True
         topic, broker_name = request.path_params.get("topic"), request.path_params.get("brokerName")
-        return Sender(actor, _operation(request), found, _is_tls(request), topic, broker_name)
+        return Sender(actor, operation_of(request.scope), found, _is_tls(request), topic, broker_name)
 
     def _actor(self, request: Request, found: Identity | Unproven | None) -> Actor:
         """Return the sender as the history names it."""
@@ -362,10 +363,6 @@ def _bearer(authorization: str) -> str:
     """Return the token of an Authorization header. Empty without a token."""
     scheme, _, token = authorization.partition(" ")
     return token.strip(" \t") if scheme.lower() == "bearer" else ""
-
-
-def _operation(request: Request) -> str:
-    return getattr(request.scope.get("route"), "operation_id", None) or "other"
 
 
 def _is_tls(request: Request) -> bool:

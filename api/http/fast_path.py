@@ -3,7 +3,7 @@
 
 A plain read is ``GET /v1/topics/{topic}/route`` over HTTP/1.1, on a connection that stays open, with no query and no
 body, by a sender that `Authenticator.passes_fast` accepts. Everything else is left to the application, also a topic
-that does not exist. The application answers a plain read with the same bytes (`api.http.routes_topics.get_route`).
+that does not exist. The application answers a plain read with the same bytes (`routes_topics.get_topic_route`).
 `FastRoutes` does no I/O: `GuardedProtocol` passes it the head of a request and writes what it returns.
 
 Nothing of a request is kept. `RouteAnswers` keeps each answer's body and digest. The header lines that are the same for

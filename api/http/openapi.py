@@ -7,6 +7,7 @@ FastAPI makes the document. This module adds the request bodies, answers and pro
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +15,11 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
+from starlette.types import Scope
 
 from api.http.answers import ProblemDetails
 from api.http.problems import (
@@ -123,24 +127,55 @@ TAGS: Final = [
 ]
 
 
-def read_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
-    """Describe the answers of a read with entity tags."""
-    return {
-        200: {**json_response(shape, "The answer."), "headers": _READ_HEADERS},
-        304: _NOT_MODIFIED,
-        **problem_responses(*READ_PROBLEMS, *problems),
-    }
+def operation_id(route: APIRoute) -> str:
+    """Return the operationId of an endpoint: its function's name in camelCase."""
+    return to_camel(route.name)
 
 
-def write_responses(shape: type[msgspec.Struct], *problems: Kind) -> Responses:
-    """Describe the answers of a write: with its outcome, or only durable."""
+def operation_of(scope: Scope) -> str:
+    """Return the operationId of a request. Without an endpoint that is described it is ``other``."""
+    route = scope.get("route")
+    return operation_id(route) if isinstance(route, APIRoute) and route.include_in_schema else "other"
+
+
+def describe_read(shape: type[msgspec.Struct], *problems: Kind, formats: Iterable[str] = ()) -> dict[str, Any]:
+    """Describe a read with entity tags.
+
+    Args:
+        shape: Type of the answer.
+        problems: Problems in addition to those of every read.
+        formats: Media types of the answer in addition to JSON.
+
+    Returns:
+        Arguments of the router's method.
+    """
+    answer = json_response(shape, "The answer.")
+    for media in formats:
+        answer["content"] |= text_response(media, "")["content"]
+    found = {200: {**answer, "headers": _READ_HEADERS}, 304: _NOT_MODIFIED}
+    return {"responses": found | problem_responses(*READ_PROBLEMS, *problems)}
+
+
+def describe_write(shape: type[msgspec.Struct], *problems: Kind, body: type[BaseModel] | None = None) -> dict[str, Any]:
+    """Describe a write. Its answer has the outcome, or says that the write is only durable.
+
+    Args:
+        shape: Type of the answer.
+        problems: Problems in addition to those of every write and of every body.
+        body: Type of the request's body. None without one.
+
+    Returns:
+        Arguments of the router's method.
+    """
+    durable = "Durable, but this gateway cannot follow the event log at present. Pass `offset` as `wait_for` to a read."
+    found = {200: json_response(shape, "Durable, and in the live view."), 202: json_response(shape, durable)}
+    if body is None:
+        return {"responses": found | problem_responses(*WRITE_PROBLEMS, *problems)}
+    _BODY_TYPES[body.__name__] = body
+    content = {"application/json": {"schema": {"$ref": _REFS + body.__name__}}}
     return {
-        200: json_response(shape, "Durable, and in the live view."),
-        202: json_response(
-            shape,
-            "Durable, but this gateway cannot follow the event log at present. Pass `offset` as `wait_for` to a read.",
-        ),
-        **problem_responses(*WRITE_PROBLEMS, *problems),
+        "responses": found | problem_responses(*WRITE_PROBLEMS, *BODY_PROBLEMS, *problems),
+        "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
 
 
@@ -176,13 +211,6 @@ def problem_responses(*kinds: Kind) -> Responses:
             "value": kind.body(**EXAMPLES["problems"][kind.slug]),
         }
     return found
-
-
-def request_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Describe a request body, for ``openapi_extra``."""
-    _BODY_TYPES[model.__name__] = model
-    content = {"application/json": {"schema": {"$ref": _REFS + model.__name__}}}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:

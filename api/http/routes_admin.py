@@ -18,12 +18,10 @@ from api.http.context import context_of
 from api.http.models import SelfPreservationBody
 from api.http.naming_rules import broker_name_problem, topic_problem
 from api.http.openapi import (
-    BODY_PROBLEMS,
     READ_PROBLEMS,
+    describe_write,
     json_response,
     problem_responses,
-    request_body,
-    write_responses,
 )
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.problems import rfc3339_ms
@@ -47,12 +45,7 @@ class DeleteTopicQuery(BaseModel):
     cluster: Cluster = Field(None, description="Delete only the rows of this cluster's brokers. Default: all clusters.")
 
 
-@router.delete(
-    "/topics/{topic:names}",
-    operation_id="deleteTopic",
-    summary="Delete a topic from the NameServer",
-    responses=write_responses(ReceiptAnswer),
-)
+@router.delete("/topics/{topic:names}", summary="Delete a topic from the NameServer", **describe_write(ReceiptAnswer))
 async def delete_topic(request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()]) -> Response:
     """DELETE_TOPIC_IN_NAMESRV (216): remove the topic's rows. The brokers keep the topic, so delete it there first.
 
@@ -71,9 +64,8 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
 
 @router.post(
     "/brokers/{brokerName:name}/wipe-write-perm",
-    operation_id="wipeWritePerm",
     summary="Clear the write permission of a broker",
-    responses=write_responses(WipeAnswer),
+    **describe_write(WipeAnswer),
 )
 async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """WIPE_WRITE_PERM_OF_BROKER (205): clear the write bit of every topic on this broker.
@@ -85,9 +77,8 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
 
 @router.post(
     "/brokers/{brokerName:name}/add-write-perm",
-    operation_id="addWritePerm",
     summary="Set the write permission of a broker",
-    responses=write_responses(AddAnswer),
+    **describe_write(AddAnswer),
 )
 async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     """ADD_WRITE_PERM_OF_BROKER (327): set the permission of every topic on this broker to 6 (read and write).
@@ -111,7 +102,6 @@ async def _change_write_perm(
 
 @router.get(
     "/self-preservation",
-    operation_id="getSelfPreservation",
     summary="Return the state of self-preservation",
     responses={200: json_response(SelfPreservationAnswer, "How it stands."), **problem_responses(*READ_PROBLEMS)},
 )
@@ -138,10 +128,8 @@ async def get_self_preservation(request: Request) -> Response:
 
 @router.put(
     "/self-preservation",
-    operation_id="setSelfPreservation",
     summary="Set the threshold of self-preservation",
-    responses=write_responses(ReceiptAnswer, *BODY_PROBLEMS),
-    openapi_extra=request_body(SelfPreservationBody),
+    **describe_write(ReceiptAnswer, body=SelfPreservationBody),
 )
 async def set_self_preservation(request: Request) -> Response:
     """The live switch selfPreservationPercent, for every gateway of the log, over their options, also after restarts.
@@ -161,12 +149,7 @@ async def set_self_preservation(request: Request) -> Response:
     return receipt_answer(context, await context.gateway.propose(event, sender))
 
 
-@router.post(
-    "/self-preservation/end",
-    operation_id="endSelfPreservation",
-    summary="End a pause of expiry",
-    responses=write_responses(ReceiptAnswer),
-)
+@router.post("/self-preservation/end", summary="End a pause of expiry", **describe_write(ReceiptAnswer))
 async def end_self_preservation(request: Request) -> Response:
     """End a pause: overdue brokers expire at once, others at their deadlines.
 

@@ -24,7 +24,7 @@ from api.http.answers import (
 from api.http.context import context_of
 from api.http.etag import NOTHING, read_headers
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
-from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, read_responses, request_body, write_responses
+from api.http.openapi import PAST_PROBLEMS, describe_read, describe_write
 from api.http.parameters import Cluster
 from api.http.problems import NOT_FOUND, REFUSED, Problem
 from api.http.reads import PastQuery, answer, requested_view
@@ -38,7 +38,8 @@ from schemas.kv import existing
 from schemas.rocketmq_json import encode_cluster_info
 from schemas.route import ClusterInfo
 
-router = APIRouter(prefix="/v1")
+ingest = APIRouter(prefix="/v1", tags=["ingest"])
+router = APIRouter(prefix="/v1", tags=["clusters"])
 
 _encode = msgspec.json.Encoder().encode
 
@@ -55,15 +56,12 @@ class BrokersQuery(PastQuery):
 # --- ingest ---
 
 
-@router.post(
+@ingest.post(
     "/brokers/register",
-    tags=["ingest"],
-    operation_id="registerBroker",
     summary="Register a broker",
-    responses=write_responses(RegistrationAnswer, *BODY_PROBLEMS, REFUSED),
-    openapi_extra=request_body(RegisterBrokerBody),
+    **describe_write(RegistrationAnswer, REFUSED, body=RegisterBrokerBody),
 )
-async def register(request: Request) -> Response:
+async def register_broker(request: Request) -> Response:
     """REGISTER_BROKER (103): register a broker with its address and topics.
 
     If you send a registration again, it is a heartbeat. Rows of known topics are written only if `dataVersion` differs
@@ -92,13 +90,10 @@ async def register(request: Request) -> Response:
     )
 
 
-@router.post(
+@ingest.post(
     "/brokers/heartbeat",
-    tags=["ingest"],
-    operation_id="heartbeat",
     summary="Send the heartbeat of a broker",
-    responses=write_responses(HeartbeatAnswer, *BODY_PROBLEMS),
-    openapi_extra=request_body(BrokerHeartbeatBody),
+    **describe_write(HeartbeatAnswer, body=BrokerHeartbeatBody),
 )
 async def heartbeat(request: Request) -> Response:
     """BROKER_HEARTBEAT (904): move the deadline of a registered broker.
@@ -115,15 +110,10 @@ async def heartbeat(request: Request) -> Response:
     return receipt_answer(context, receipt, HeartbeatAnswer, known=known)
 
 
-@router.post(
-    "/brokers/unregister",
-    tags=["ingest"],
-    operation_id="unregisterBroker",
-    summary="Unregister a broker",
-    responses=write_responses(ReceiptAnswer, *BODY_PROBLEMS),
-    openapi_extra=request_body(UnregisterBrokerBody),
+@ingest.post(
+    "/brokers/unregister", summary="Unregister a broker", **describe_write(ReceiptAnswer, body=UnregisterBrokerBody)
 )
-async def unregister(request: Request) -> Response:
+async def unregister_broker(request: Request) -> Response:
     """UNREGISTER_BROKER (104): remove an address, and with the last one of a brokerName its queue rows.
 
     `outcome` is unchanged if the broker was not known.
@@ -138,13 +128,7 @@ async def unregister(request: Request) -> Response:
 # --- reads ---
 
 
-@router.get(
-    "/clusters",
-    tags=["clusters"],
-    operation_id="getClusters",
-    summary="List broker groups and clusters",
-    responses=read_responses(ClusterInfo, *PAST_PROBLEMS),
-)
+@router.get("/clusters", summary="List broker groups and clusters", **describe_read(ClusterInfo, *PAST_PROBLEMS))
 async def get_clusters(request: Request, query: Annotated[PastQuery, Query()]) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the registered ones, also for acting masters."""
     view, position = await requested_view(request, query, past.clusters_at)
@@ -152,13 +136,7 @@ async def get_clusters(request: Request, query: Annotated[PastQuery, Query()]) -
     return answer(request, found, position)
 
 
-@router.get(
-    "/brokers",
-    tags=["clusters"],
-    operation_id="listBrokers",
-    summary="List live brokers",
-    responses=read_responses(BrokerListAnswer, *PAST_PROBLEMS),
-)
+@router.get("/brokers", summary="List live brokers", **describe_read(BrokerListAnswer, *PAST_PROBLEMS))
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]) -> Response:
     """Every live broker address with the time of its last heartbeat, its timeout and its last registration.
 
@@ -173,10 +151,8 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
 
 @router.get(
     "/brokers/{brokerName:name}",
-    tags=["clusters"],
-    operation_id="getBroker",
     summary="Return a broker group",
-    responses=read_responses(BrokerAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    **describe_read(BrokerAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_broker(
     request: Request,

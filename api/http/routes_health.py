@@ -150,10 +150,7 @@ _JAVA_FRAMES: Final = re.compile(r"( at [\w.$/<>]+\([^()]*\))+")
 
 
 @router.get(
-    "/healthz",
-    operation_id="health",
-    summary="Check that the process is alive",
-    responses={200: json_response(HealthAnswer, "It is.")},
+    "/healthz", summary="Check that the process is alive", responses={200: json_response(HealthAnswer, "It is.")}
 )
 async def health(request: Request) -> Response:
     """200 as long as the event loop runs. If it does not answer, restart the process.
@@ -175,7 +172,6 @@ async def health(request: Request) -> Response:
 
 @router.get(
     "/readyz",
-    operation_id="ready",
     summary="Check that this gateway answers routes",
     responses={
         200: json_response(ReadyAnswer, "It does. `checks` may name something that is wrong all the same."),
@@ -239,7 +235,6 @@ async def ready(
 
 @router.get(
     "/healthz/fold",
-    operation_id="foldHealth",
     summary="Check that the fold runs and keeps up",
     responses={
         200: json_response(FoldHealthAnswer, "It is, and does."),
@@ -272,7 +267,6 @@ async def fold_health(request: Request) -> Response:
 
 @router.get(
     "/metrics",
-    operation_id="metrics",
     summary="Return metrics for Prometheus",
     response_class=Response,
     responses={200: text_response("text/plain", "The text exposition format."), **problem_responses(UNAUTHORIZED)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import AfterValidator, Field
@@ -22,7 +22,7 @@ from api.http.answers import (
 )
 from api.http.context import context_of
 from api.http.events import EventFilter
-from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, Responses, problem_responses, read_responses, text_response
+from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, describe_read, problem_responses, text_response
 from api.http.parameters import Format, TopicPath, number
 from api.http.problems import BAD_PARAMETER, NOT_FOUND, TOPIC_NOT_EXIST, FieldError, Kind, Problem, fields_problem
 from api.http.reads import (
@@ -39,6 +39,7 @@ from api.http.reads import (
     list_answer,
     next_link,
 )
+from lake.history import changelog
 from lake.history.as_of import NOW, rfc3339
 from lake.history.change_json import (
     CHANGE_COLUMNS,
@@ -48,7 +49,7 @@ from lake.history.change_json import (
     interval_members,
     point_members,
 )
-from lake.history.changelog import ChangesAsked, list_changes
+from lake.history.changelog import ChangesAsked
 from lake.history.diff import diff
 from lake.history.filters import Filters
 from lake.history.history import MAX_LIMIT
@@ -58,6 +59,8 @@ from schemas.codes import MAX_LONG
 from schemas.route_commit import EpochMark, RouteCommit
 
 router = APIRouter(prefix="/v1", tags=["history"])
+
+_FORMATS: Final = (Format.CSV, Format.NDJSON)
 
 
 class TopicChangesQuery(WindowQuery, PageQuery):
@@ -107,20 +110,12 @@ class EpochsQuery(ReadQuery):
     before: Annotated[int, *number(most=MAX_LONG)] | None = Field(None, description="Only epochs older than this one.")
 
 
-def _in_formats(found: Responses) -> Responses:
-    """Add CSV and lines of JSON to the formats of an answer."""
-    for media in (Format.CSV, Format.NDJSON):
-        found[200]["content"] |= text_response(media, "")["content"]
-    return found
-
-
 @router.get(
     "/changes",
-    operation_id="listChanges",
     summary="List all changes, newest first",
-    responses=_in_formats(read_responses(ChangesAnswer, *PAST_PROBLEMS)),
+    **describe_read(ChangesAnswer, *PAST_PROBLEMS, formats=_FORMATS),
 )
-async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()]) -> Response:
+async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query()]) -> Response:
     """Rows of routeChangeTable that lead from the state at `from` to the state at `to`.
 
     The answer is JSON unless `Accept` is `text/csv` or `application/x-ndjson`. In every format, `Link` with
@@ -131,9 +126,8 @@ async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query(
 
 @router.get(
     "/topics/{topic:names}/changes",
-    operation_id="getTopicChanges",
     summary="List the changes of a topic's route",
-    responses=_in_formats(read_responses(ChangesAnswer, *PAST_PROBLEMS)),
+    **describe_read(ChangesAnswer, *PAST_PROBLEMS, formats=_FORMATS),
 )
 async def get_topic_changes(
     request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()]
@@ -154,19 +148,14 @@ async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsk
         request,
         query,
         "changes",
-        lambda history: list_changes(history, asked, limit=query.limit, cursor=query.cursor),
+        lambda history: changelog.list_changes(history, asked, limit=query.limit, cursor=query.cursor),
     )
     rows = hide_settings(request, map(change_members, found.changes))
     body = {"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor})
     return list_answer(request, body, position, CHANGE_COLUMNS, rows, found.next_cursor)
 
 
-@router.get(
-    "/diff",
-    operation_id="getDiff",
-    summary="Compare two points in time",
-    responses=read_responses(DiffAnswer, *PAST_PROBLEMS),
-)
+@router.get("/diff", summary="Compare two points in time", **describe_read(DiffAnswer, *PAST_PROBLEMS))
 async def get_diff(request: Request, query: Annotated[DiffQuery, Query()]) -> Response:
     """The rows of the state tables that differ between `from` and `to`, by table, broker group and key.
 
@@ -187,12 +176,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()]) -> Re
     return answer(request, body, position, headers=next_link(request, found.next_cursor))
 
 
-@router.get(
-    "/epochs",
-    operation_id="listEpochs",
-    summary="List epochs",
-    responses=read_responses(EpochsAnswer),
-)
+@router.get("/epochs", summary="List epochs", **describe_read(EpochsAnswer))
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()]) -> Response:
     """Rows of routeCommitTable, newest first. `versions` has the versions for VERSION AS OF in SQL."""
     commits, position = await ask_history(
@@ -250,9 +234,8 @@ class BlameQuery(ReadQuery, MissingQuery):
 
 @router.get(
     "/topics/{topic:names}/timeline",
-    operation_id="getTopicTimeline",
     summary="List the states of a topic's route",
-    responses=read_responses(TopicTimelineAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
+    **describe_read(TopicTimelineAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
 async def get_topic_timeline(request: Request, topic: TopicPath, query: Annotated[TimelineQuery, Query()]) -> Response:
     """Intervals in which a topic could be written and read, with queues and brokers, newest first.
@@ -266,9 +249,8 @@ async def get_topic_timeline(request: Request, topic: TopicPath, query: Annotate
 
 @router.get(
     "/brokers/{brokerName:name}/timeline",
-    operation_id="getBrokerTimeline",
     summary="List the states of a broker group",
-    responses=read_responses(BrokerTimelineAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    **describe_read(BrokerTimelineAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_broker_timeline(
     request: Request,
@@ -285,9 +267,8 @@ async def get_broker_timeline(
 
 @router.get(
     "/topics/{topic:names}/blame",
-    operation_id="getTopicBlame",
     summary="Return the last change of each field of a topic's route",
-    responses=read_responses(BlameAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
+    **describe_read(BlameAnswer, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
 async def get_topic_blame(request: Request, topic: TopicPath, query: Annotated[BlameQuery, Query()]) -> Response:
     """For each field of the route, now or at `as_of`, the change that set its value.
@@ -360,7 +341,6 @@ class EventsQuery(ReadQuery):
 
 @router.get(
     "/events",
-    operation_id="listenEvents",
     summary="Subscribe to epochs (server-sent events)",
     response_class=Response,
     responses={

@@ -16,7 +16,7 @@ from api.http.context import HttpContext, context_of
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
 from api.http.naming_rules import text_problem
-from api.http.openapi import BODY_PROBLEMS, PAST_PROBLEMS, read_responses, request_body, write_responses
+from api.http.openapi import PAST_PROBLEMS, describe_read, describe_write
 from api.http.parameters import check_name
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import MissingQuery, PastQuery, answer, requested_view
@@ -39,9 +39,8 @@ class KvListQuery(PastQuery, MissingQuery):
 
 @router.get(
     "/{namespace:name}",
-    operation_id="listKv",
     summary="List the entries of a namespace",
-    responses=read_responses(KvTableAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    **describe_read(KvTableAnswer, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def list_kv(request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()]) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace exists from its first key on, also without keys. Others are 404."""
@@ -54,10 +53,7 @@ async def list_kv(request: Request, namespace: Namespace, query: Annotated[KvLis
 
 
 @router.get(
-    "/{namespace:name}/{key:names}",
-    operation_id="getKv",
-    summary="Return an entry",
-    responses=read_responses(KvAnswer, NOT_FOUND, *PAST_PROBLEMS),
+    "/{namespace:name}/{key:names}", summary="Return an entry", **describe_read(KvAnswer, NOT_FOUND, *PAST_PROBLEMS)
 )
 async def get_kv(request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()]) -> Response:
     """GET_KV_CONFIG (101). A missing entry is 404 with QUERY_NOT_FOUND (22)."""
@@ -69,11 +65,7 @@ async def get_kv(request: Request, namespace: Namespace, key: Key, query: Annota
 
 
 @router.put(
-    "/{namespace:name}/{key:names}",
-    operation_id="putKv",
-    summary="Set an entry",
-    responses=write_responses(ReceiptAnswer, *BODY_PROBLEMS),
-    openapi_extra=request_body(PutKvConfigBody),
+    "/{namespace:name}/{key:names}", summary="Set an entry", **describe_write(ReceiptAnswer, body=PutKvConfigBody)
 )
 async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """PUT_KV_CONFIG (100). The first key of a namespace creates it.
@@ -94,12 +86,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     return receipt_answer(context, receipt)
 
 
-@router.delete(
-    "/{namespace:name}/{key:names}",
-    operation_id="deleteKv",
-    summary="Delete an entry",
-    responses=write_responses(ReceiptAnswer),
-)
+@router.delete("/{namespace:name}/{key:names}", summary="Delete an entry", **describe_write(ReceiptAnswer))
 async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """DELETE_KV_CONFIG (102). If the entry does not exist, the outcome is `unchanged`. The namespace stays."""
     context = context_of(request)

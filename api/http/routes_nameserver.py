@@ -30,7 +30,6 @@ _ADDRESSES_HEADERS: Final = {"cache-control": "no-store", "content-type": "text/
 @router.get(
     "/v1/config",
     tags=["admin"],
-    operation_id="getConfig",
     summary="Return the NameServer's configuration",
     responses={
         200: json_response(ConfigAnswer, "The keys that mean something here, by name."),
@@ -53,7 +52,6 @@ async def get_config(request: Request) -> Response:
 @router.get(
     "/rocketmq/nsaddr",
     tags=["health"],
-    operation_id="nameServers",
     summary="List the NameServers",
     response_class=Response,
     responses={200: text_response("text/plain", "`IP:PORT;IP:PORT`, sorted; never empty."), **problem_responses(BUSY)},

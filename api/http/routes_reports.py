@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from api.http.answers import ActivityAnswer, LifelinesAnswer, ReportAnswer, ReportsAnswer, ReportSpecAnswer
 from api.http.etag import ReadPosition
-from api.http.openapi import PAST_PROBLEMS, read_responses
+from api.http.openapi import PAST_PROBLEMS, describe_read
 from api.http.parameters import number
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer
@@ -57,12 +57,7 @@ class ReportQuery(WindowQuery, PageQuery):
     limit: Annotated[int, *number(least=1, most=MAX_ROWS)] = Field(1000, description="Rows on a page.")
 
 
-@router.get(
-    "/reports",
-    operation_id="listReports",
-    summary="The reports there are",
-    responses=read_responses(ReportsAnswer),
-)
+@router.get("/reports", summary="The reports there are", **describe_read(ReportsAnswer))
 async def list_reports(request: Request, query: Annotated[ReadQuery, Query()]) -> Response:
     """Definitions of the reports: what a row means, what a chart shows, and which changes are behind a row."""
     reading = await begin(request, query)
@@ -70,10 +65,7 @@ async def list_reports(request: Request, query: Annotated[ReadQuery, Query()]) -
 
 
 @router.get(
-    "/reports/{name}",
-    operation_id="getReport",
-    summary="Return a report on a window of time",
-    responses=read_responses(ReportAnswer, *PAST_PROBLEMS),
+    "/reports/{name}", summary="Return a report on a window of time", **describe_read(ReportAnswer, *PAST_PROBLEMS)
 )
 async def get_report(
     request: Request,
@@ -127,12 +119,7 @@ class ActivityQuery(WindowQuery):
     )
 
 
-@router.get(
-    "/activity",
-    operation_id="getActivity",
-    summary="Count changes over time",
-    responses=read_responses(ActivityAnswer, *PAST_PROBLEMS),
-)
+@router.get("/activity", summary="Count changes over time", **describe_read(ActivityAnswer, *PAST_PROBLEMS))
 async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()]) -> Response:
     """Rows of routeChangeTable, counted by command into points of equal width, which are aligned to UTC.
 
@@ -158,9 +145,8 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
 
 @router.get(
     "/lifelines",
-    operation_id="getLifelines",
     summary="List the times at which each broker address was alive",
-    responses=read_responses(LifelinesAnswer, *PAST_PROBLEMS),
+    **describe_read(LifelinesAnswer, *PAST_PROBLEMS),
 )
 async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()]) -> Response:
     """Lives that reach into the window, by broker, address and time, and turns of the write permission of their topics.

@@ -21,7 +21,7 @@ from api.http.answers import TopicListAnswer, TopicSums
 from api.http.context import HttpContext
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.naming_rules import topic_problem
-from api.http.openapi import PAST_PROBLEMS, read_responses
+from api.http.openapi import PAST_PROBLEMS, describe_read
 from api.http.parameters import Cluster, TopicPath, check_name, number, seconds
 from api.http.problems import (
     BAD_PARAMETER,
@@ -87,12 +87,7 @@ class RouteQuery(PastQuery, MissingQuery):
 # --- the list ---
 
 
-@router.get(
-    "",
-    operation_id="listTopics",
-    summary="List topics",
-    responses=read_responses(TopicListAnswer, LISTING_DISABLED, *PAST_PROBLEMS),
-)
+@router.get("", summary="List topics", **describe_read(TopicListAnswer, LISTING_DISABLED, *PAST_PROBLEMS))
 async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -> Response:
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224): names in order, page by page.
 
@@ -180,11 +175,10 @@ def _sums(view: RouteView, topic: str, queues: TopicQueues) -> TopicSums:
 
 @router.get(
     "/{topic:names}/route",
-    operation_id="getTopicRoute",
     summary="Return the route of a topic, now or at a point in time",
-    responses=read_responses(TopicRouteData, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
+    **describe_read(TopicRouteData, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
-async def get_route(request: Request, topic: TopicPath, query: Annotated[RouteQuery, Query()]) -> Response:
+async def get_topic_route(request: Request, topic: TopicPath, query: Annotated[RouteQuery, Query()]) -> Response:
     """GET_ROUTEINFO_BY_TOPIC (105): the same bytes as the body that a client of RocketMQ 4.9.4 or later receives.
 
     With `as_of`, the answer is the route at a point in time, given as an epoch or a time. `X-Routelake-Epoch`,

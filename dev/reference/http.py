@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from api.http.app import ROUTERS
-from api.http.openapi import EXAMPLES, TAGS, openapi_document
+from api.http.openapi import EXAMPLES, TAGS, openapi_document, operation_id
 from api.http.problems import KINDS
 from dev.reference.markdown import code, sentence, table
 
@@ -27,7 +27,7 @@ _SECTIONS: Final = {tag["name"]: tag["description"] for tag in TAGS}
 
 def endpoints() -> str:
     """Return the common parameters, and a section for each group of endpoints with the parameters of each endpoint."""
-    app = FastAPI(title="routelake", openapi_tags=TAGS)
+    app = FastAPI(title="routelake", openapi_tags=TAGS, generate_unique_id_function=operation_id)
     for router in ROUTERS:
         app.include_router(router)
     operations = [
