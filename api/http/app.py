@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -40,11 +40,11 @@ from api.http import (
     routes_reports,
     routes_topics,
 )
-from api.http.auth import ADMITTED, Authenticator
+from api.http.auth import Authenticator
 from api.http.body import BodyBudget
 from api.http.bounds import OF_ADDRESS
-from api.http.context import HttpContext, context_of
-from api.http.csrf import PROBES, SAFE_METHODS, TrustedOrigins
+from api.http.context import HttpContext, admit
+from api.http.csrf import PROBES, TrustedOrigins
 from api.http.etag import WAITED
 from api.http.events import EventHub
 from api.http.fast_path import FastRoutes
@@ -78,7 +78,6 @@ from nameserver.answers import RouteAnswers
 from remoting.server.refusals import Refusals
 from runtime.version import release
 from schemas.errors import QuotaError, RoutelakeError
-from security.roles import OPERATIONS, Role
 from security.tls_rotation import Tls
 
 log = structlog.get_logger("routelake.http")
@@ -299,7 +298,7 @@ def create_app(
     app.sites = TrustedOrigins(settings)
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(admit)])
     return app
 
 
@@ -313,31 +312,11 @@ def close_app(app: HttpApp) -> None:
 
 
 async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa: ANN401 (FastAPI's type)
-    problem = problem_of(error)
-    return _respond(request, (problem.kind is BAD_PARAMETER and _not_admitted(request)) or problem, error)
+    return _respond(request, problem_of(error), error)
 
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: ANN401
-    return _respond(request, _not_admitted(request) or parameter_problem(error.errors()))
-
-
-def _not_admitted(request: Request) -> Problem | None:
-    """Return the refusal of a sender without permission, which goes before bad parameters. None if it has permission.
-
-    FastAPI checks parameters before an endpoint can authenticate the sender, and so do some endpoints.
-    """
-    operation = operation_of(request.scope)
-    if ADMITTED in request.scope or OPERATIONS.get(operation, Role.READER) is None:
-        return None
-    guard = context_of(request).guard
-    try:
-        if request.method in SAFE_METHODS:
-            guard.reader(request)
-        else:
-            guard.writer(request)
-    except RoutelakeError as refusal:
-        return problem_of(refusal)
-    return None
+    return _respond(request, parameter_problem(error.errors()))
 
 
 async def _on_http_exception(request: Request, error: Any) -> Response:  # noqa: ANN401

@@ -26,7 +26,7 @@ from starlette.types import Scope
 from api.http.csrf import SAFE_METHODS
 from api.http.local_peers import LocalPeers
 from api.http.naming_rules import is_loopback
-from api.http.openapi import operation_of
+from api.http.openapi import UNDESCRIBED, operation_of
 from api.http.problems import CHALLENGE, FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.proofs import PROVEN, SESSION_PATH, Proofs
 from api.http.settings import HttpSettings
@@ -51,8 +51,6 @@ _READ: Final = "getTopicRoute"
 _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
 """Failures of authentication by token for which a client's certificate is no substitute."""
 
-ADMITTED: Final = "routelake.admitted"
-"""Key in an ASGI scope: `Authenticator.reader` or `Authenticator.writer` has let the request pass."""
 _FOREIGN: Final = "routelake.foreign"
 """Key in an ASGI scope: reason why a write does not come from this machine; None if it does."""
 _SHOWN: Final = 80
@@ -169,6 +167,19 @@ class Authenticator:
             return None
         return await self.local_peers.problem((client[0], client[1]), (server[0], server[1]))
 
+    def admit(self, request: Request) -> Sender | None:
+        """Admit a request to a described endpoint by the endpoint's role. Return None if every client may send it.
+
+        Endpoints that are not described admit their requests themselves.
+
+        Raises:
+            RoutelakeError: As `reader` and `writer`.
+        """
+        operation = operation_of(request.scope)
+        if operation == UNDESCRIBED or OPERATIONS.get(operation, Role.READER) is None:
+            return None
+        return self.reader(request) if request.method in SAFE_METHODS else self.writer(request)
+
     def writer(self, request: Request) -> Sender:
         """Admit a write by its header, and return its sender.
 
@@ -178,15 +189,12 @@ class Authenticator:
             QuotaError: The sender has used up its quota.
         """
         sender = self._sender(request)
-
         without_accounts = self._require_token if self._tokens else self._require_local
         needed = OPERATIONS.get(sender.request)
-        sender = self._admission.request(sender, needed, otherwise=lambda: without_accounts(request))
-        request.scope[ADMITTED] = True
-        return sender
+        return self._admission.request(sender, needed, otherwise=lambda: without_accounts(request))
 
-    def reader(self, request: Request) -> None:
-        """Admit a read. `count_read` has counted it.
+    def reader(self, request: Request) -> Sender:
+        """Admit a read, and return its sender. `count_read` has counted it.
 
         Raises:
             AccessDeniedError: The sender lacks permission.
@@ -196,7 +204,7 @@ class Authenticator:
         needed = OPERATIONS.get(sender.request, Role.READER)
         if not self._admission.authorize(sender, needed) and self._tokens_protect_reads:
             self._require_token(request)
-        request.scope[ADMITTED] = True
+        return sender
 
     def count_read(self, scope: Scope) -> None:
         """Count a read, before its path is looked up, against the quota of its user or address.

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from api.gateway.gateway import Gateway
 from api.gateway.live_gateways import Resolver
@@ -23,6 +24,7 @@ from api.settings.gateway import Reads
 from nameserver.answers import RouteAnswers
 from nameserver.view.sorted_topics import SortedTopics, TopicCounts
 from remoting.server.refusals import Refusals
+from security.admission.admission import Sender
 from security.tls_rotation import Tls
 
 
@@ -51,6 +53,19 @@ class HttpContext:
     def events_not_in_tables(self) -> int:
         """Number of events that the live view has and the tables do not have yet."""
         return max(0, self.gateway.live_view.offset - self.gateway.committed.offset)
+
+
+async def admit(request: Request) -> Sender | None:
+    """Admit the sender of a request. FastAPI calls this dependency of every endpoint before it checks parameters.
+
+    Raises:
+        RoutelakeError: As `Authenticator.admit`.
+    """
+    return context_of(request).guard.admit(request)
+
+
+Writer = Annotated[Sender, Depends(admit)]
+"""Parameter of an endpoint that writes: the admitted sender."""
 
 
 def context_of(request: Request) -> HttpContext:

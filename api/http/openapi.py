@@ -47,6 +47,8 @@ from api.http.problems import (
 
 Responses = dict[int | str, dict[str, Any]]
 _REFS: Final = "#/components/schemas/"
+UNDESCRIBED: Final = "other"
+"""Name of every operation without a description, such as a file of the console."""
 
 READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, UNKNOWN_HOST, OTHER_LAKE, TOO_MANY, BUSY)
 PAST_PROBLEMS: Final = (FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE)
@@ -133,9 +135,9 @@ def operation_id(route: APIRoute) -> str:
 
 
 def operation_of(scope: Scope) -> str:
-    """Return the operationId of a request. Without an endpoint that is described it is ``other``."""
+    """Return the operationId of a request, or `UNDESCRIBED`."""
     route = scope.get("route")
-    return operation_id(route) if isinstance(route, APIRoute) and route.include_in_schema else "other"
+    return operation_id(route) if isinstance(route, APIRoute) and route.include_in_schema else UNDESCRIBED
 
 
 def describe_read(shape: type[msgspec.Struct], *problems: Kind, formats: Iterable[str] = ()) -> dict[str, Any]:

@@ -190,13 +190,12 @@ class Reading:
 
 
 async def begin(request: Request, query: ReadQuery) -> Reading:
-    """Admit a read, and wait for the offset that it asks for.
+    """Begin an admitted read: wait for the offset that it asks for.
 
     Raises:
-        Problem: The token is missing, a parameter is given twice, or the offset is not visible in time.
+        Problem: A parameter is given twice, or the offset is not visible in time.
     """
     context = context_of(request)
-    context.guard.reader(request)
     check_once(request)
     reads = query.view() or context.gateway.settings.reads
     source = context.gateway.reads(reads)
@@ -218,7 +217,7 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
 async def ask_history(
     request: Request, query: ReadQuery, kind: str, ask: Callable[[History], T]
 ) -> tuple[T, ReadPosition]:
-    """Admit a read of the history. Return its result, and an epoch that the result includes at least.
+    """Begin a read of the history. Return its result, and an epoch that the result includes at least.
 
     Args:
         request: Request. Its address takes turns with others.

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_snake
 from starlette.responses import Response
 
 from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, WipeAnswer
-from api.http.context import context_of
+from api.http.context import Writer, context_of
 from api.http.models import SelfPreservationBody
 from api.http.naming_rules import broker_name_problem, topic_problem
 from api.http.openapi import (
@@ -26,11 +26,12 @@ from api.http.openapi import (
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.problems import rfc3339_ms
 from api.http.reads import check_once, uncached
-from api.http.writes import read_body, receipt_answer
+from api.http.writes import command, read_body, receipt_answer
 from api.settings.keys import SELF_PRESERVATION
 from nameserver.state_machine.preservation import EndReason, census
 from schemas.events import AddWritePerm, DeleteTopic, PreserveEnd, PutKvConfig, WipeWritePerm
 from schemas.kv import NAMESRV_CONFIG
+from security.admission.admission import Sender
 
 router = APIRouter(prefix="/v1", tags=["admin"])
 
@@ -46,20 +47,18 @@ class DeleteTopicQuery(BaseModel):
 
 
 @router.delete("/topics/{topic:names}", summary="Delete a topic from the NameServer", **describe_write(ReceiptAnswer))
-async def delete_topic(request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()]) -> Response:
+async def delete_topic(
+    request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()], sender: Writer
+) -> Response:
     """DELETE_TOPIC_IN_NAMESRV (216): remove the topic's rows. The brokers keep the topic, so delete it there first.
 
     A broker that still has the topic writes it again with its next registration. Static mappings stay. If the topic
     does not exist, the outcome is `unchanged`.
     """
-    context = context_of(request)
-    sender = context.guard.writer(request)
     check_once(request)
-    if topic not in context.gateway.live_view.view.topics:  # any name that is there can be deleted
+    if topic not in context_of(request).gateway.live_view.view.topics:  # any name that is there can be deleted
         check_name(topic_problem(topic), "topic")
-    event = DeleteTopic(actor=sender.actor, topic=topic, cluster_name=query.cluster)
-    receipt = await context.gateway.propose(event, sender)
-    return receipt_answer(context, receipt)
+    return await command(request, sender, DeleteTopic(actor=sender.actor, topic=topic, cluster_name=query.cluster))
 
 
 @router.post(
@@ -67,12 +66,14 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     summary="Clear the write permission of a broker",
     **describe_write(WipeAnswer),
 )
-async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response:
+async def wipe_write_perm(request: Request, broker_name: BrokerPath, sender: Writer) -> Response:
     """WIPE_WRITE_PERM_OF_BROKER (205): clear the write bit of every topic on this broker.
 
     It lasts until the broker registers with a new dataVersion. The request needs no body.
     """
-    return await _change_write_perm(request, broker_name, WipeWritePerm, WipeAnswer)
+    return await _change_write_perm(
+        request, sender, WipeWritePerm(actor=sender.actor, broker_name=broker_name), WipeAnswer
+    )
 
 
 @router.post(
@@ -80,22 +81,23 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
     summary="Set the write permission of a broker",
     **describe_write(AddAnswer),
 )
-async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
+async def add_write_perm(request: Request, broker_name: BrokerPath, sender: Writer) -> Response:
     """ADD_WRITE_PERM_OF_BROKER (327): set the permission of every topic on this broker to 6 (read and write).
 
     As in RocketMQ, TBW102 loses its inherit bit. The request needs no body.
     """
-    return await _change_write_perm(request, broker_name, AddWritePerm, AddAnswer)
+    return await _change_write_perm(
+        request, sender, AddWritePerm(actor=sender.actor, broker_name=broker_name), AddAnswer
+    )
 
 
 async def _change_write_perm(
-    request: Request, broker_name: str, kind: type[WipeWritePerm | AddWritePerm], answer: type[ReceiptAnswer]
+    request: Request, sender: Sender, event: WipeWritePerm | AddWritePerm, answer: type[ReceiptAnswer]
 ) -> Response:
     context = context_of(request)
-    sender = context.guard.writer(request)
-    if broker_name not in context.gateway.live_view.view.groups:  # any name that is there can be changed
-        check_name(broker_name_problem(broker_name), "brokerName")
-    receipt = await context.gateway.propose(kind(actor=sender.actor, broker_name=broker_name), sender)
+    if event.broker_name not in context.gateway.live_view.view.groups:  # any name that is there can be changed
+        check_name(broker_name_problem(event.broker_name), "brokerName")
+    receipt = await context.gateway.propose(event, sender)
     counts = {to_snake(name): count for name, count in (receipt.result or {}).items()}
     return receipt_answer(context, receipt, answer, **counts)
 
@@ -107,10 +109,8 @@ async def _change_write_perm(
 )
 async def get_self_preservation(request: Request) -> Response:
     """The switch, the pause if there is one, and how many brokers lack heartbeats now, in the live view."""
-    context = context_of(request)
-    context.guard.reader(request)
     check_once(request)
-    gateway = context.gateway
+    gateway = context_of(request).gateway
     view, settings = gateway.live_view.view, gateway.settings
     since_ms = view.commit.preserved_ms
     limit_ms = round(settings.self_preservation_limit_s * 1000)
@@ -131,33 +131,23 @@ async def get_self_preservation(request: Request) -> Response:
     summary="Set the threshold of self-preservation",
     **describe_write(ReceiptAnswer, body=SelfPreservationBody),
 )
-async def set_self_preservation(request: Request) -> Response:
+async def set_self_preservation(request: Request, sender: Writer) -> Response:
     """The live switch selfPreservationPercent, for every gateway of the log, over their options, also after restarts.
 
     0 switches self-preservation off, and ends a pause.
     """
-    context = context_of(request)
-    sender = context.guard.writer(request)
-    event, _ = await read_body(
-        request,
-        context,
-        SelfPreservationBody,
-        lambda model: PutKvConfig(
-            actor=sender.actor, namespace=NAMESRV_CONFIG, key=SELF_PRESERVATION, value=str(model.percent)
-        ),
-    )
-    return receipt_answer(context, await context.gateway.propose(event, sender))
+    value, _ = await read_body(request, SelfPreservationBody, lambda model: str(model.percent))
+    event = PutKvConfig(actor=sender.actor, namespace=NAMESRV_CONFIG, key=SELF_PRESERVATION, value=value)
+    return await command(request, sender, event)
 
 
 @router.post("/self-preservation/end", summary="End a pause of expiry", **describe_write(ReceiptAnswer))
-async def end_self_preservation(request: Request) -> Response:
+async def end_self_preservation(request: Request, sender: Writer) -> Response:
     """End a pause: overdue brokers expire at once, others at their deadlines.
 
     Without a pause the outcome is `unchanged`. Self-preservation does not begin again until the brokers without
     heartbeats are back or removed. The request needs no body.
     """
-    context = context_of(request)
-    sender = context.guard.writer(request)
     check_once(request)
     event = PreserveEnd(actor=sender.actor, grace_ms=0, reason=EndReason.REQUESTED)
-    return receipt_answer(context, await context.gateway.propose(event, sender))
+    return await command(request, sender, event)

@@ -21,14 +21,14 @@ from api.http.answers import (
     ReceiptAnswer,
     RegistrationAnswer,
 )
-from api.http.context import context_of
+from api.http.context import Writer, context_of
 from api.http.etag import NOTHING, read_headers
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
 from api.http.openapi import PAST_PROBLEMS, describe_read, describe_write
 from api.http.parameters import Cluster
 from api.http.problems import NOT_FOUND, REFUSED, Problem
 from api.http.reads import PastQuery, answer, requested_view
-from api.http.writes import read_body, receipt_answer
+from api.http.writes import command, read_body, receipt_answer
 from lake.history import history as past
 from nameserver.route_queries import broker_data, cluster_info
 from nameserver.state_machine.state import LiveInfo, LiveKey
@@ -61,7 +61,7 @@ class BrokersQuery(PastQuery):
     summary="Register a broker",
     **describe_write(RegistrationAnswer, REFUSED, body=RegisterBrokerBody),
 )
-async def register_broker(request: Request) -> Response:
+async def register_broker(request: Request, sender: Writer) -> Response:
     """REGISTER_BROKER (103): register a broker with its address and topics.
 
     If you send a registration again, it is a heartbeat. Rows of known topics are written only if `dataVersion` differs
@@ -70,15 +70,12 @@ async def register_broker(request: Request) -> Response:
     with a higher stateVersion (STATE_VERSION_CONFLICT).
     """
     context = context_of(request)
-    sender = context.guard.writer(request)
     delete_absent = context.gateway.settings.delete_topic_with_broker_registration
 
     def convert(model: RegisterBrokerBody) -> RegisterBroker:
         return model.event(sender.actor, delete_absent_topics=delete_absent)
 
-    event, size = await read_body(
-        request, context, RegisterBrokerBody, convert, max_bytes=context.settings.max_body_bytes
-    )
+    event, size = await read_body(request, RegisterBrokerBody, convert, max_bytes=context.settings.max_body_bytes)
     registered = await context.registrations.register(event, sender, size)
     return receipt_answer(
         context,
@@ -95,34 +92,28 @@ async def register_broker(request: Request) -> Response:
     summary="Send the heartbeat of a broker",
     **describe_write(HeartbeatAnswer, body=BrokerHeartbeatBody),
 )
-async def heartbeat(request: Request) -> Response:
+async def heartbeat(request: Request, sender: Writer) -> Response:
     """BROKER_HEARTBEAT (904): move the deadline of a registered broker.
 
     The gateway answers when the heartbeat is durable. If `known` is false, the broker is not live and has to register.
     """
     context = context_of(request)
-    sender = context.guard.writer(request)
-    event, _ = await read_body(request, context, BrokerHeartbeatBody, lambda model: model.event(sender.actor))
-    known = (
-        context.gateway.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
-    )
+    event, _ = await read_body(request, BrokerHeartbeatBody, lambda model: model.event(sender.actor))
+    row = context.gateway.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
     receipt = await context.gateway.propose(event, sender)
-    return receipt_answer(context, receipt, HeartbeatAnswer, known=known)
+    return receipt_answer(context, receipt, HeartbeatAnswer, known=row is not None)
 
 
 @ingest.post(
     "/brokers/unregister", summary="Unregister a broker", **describe_write(ReceiptAnswer, body=UnregisterBrokerBody)
 )
-async def unregister_broker(request: Request) -> Response:
+async def unregister_broker(request: Request, sender: Writer) -> Response:
     """UNREGISTER_BROKER (104): remove an address, and with the last one of a brokerName its queue rows.
 
     `outcome` is unchanged if the broker was not known.
     """
-    context = context_of(request)
-    sender = context.guard.writer(request)
-    event, _ = await read_body(request, context, UnregisterBrokerBody, lambda model: model.event(sender.actor))
-    receipt = await context.gateway.propose(event, sender)
-    return receipt_answer(context, receipt)
+    event, _ = await read_body(request, UnregisterBrokerBody, lambda model: model.event(sender.actor))
+    return await command(request, sender, event)
 
 
 # --- reads ---

@@ -132,7 +132,7 @@ async def session(request: Request) -> Response:
 async def begin_session(request: Request) -> Response:
     """Begin a session for the user of the token in the body, ``{"token": ...}``."""
     context = context_of(request)
-    token, _ = await read_body(request, context, SessionBody, lambda body: body.token, max_bytes=_MOST_SESSION_BYTES)
+    token, _ = await read_body(request, SessionBody, lambda body: body.token, max_bytes=_MOST_SESSION_BYTES)
     scope = dict(request.scope)
     headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
     scope["headers"] = [*headers, (b"authorization", b"Bearer " + token.encode())]

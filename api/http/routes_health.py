@@ -277,7 +277,6 @@ async def metrics(request: Request) -> Response:
     With several worker processes (`--workers`), each answer has the metrics of all. The label `worker` is the process.
     """
     context = context_of(request)
-    context.guard.reader(request)
     workers = context.metrics.workers
     body = context.metrics.text() if workers is None else await workers.text()
     return Response(body, 200, {"cache-control": "no-store", "content-type": CONTENT_TYPE})

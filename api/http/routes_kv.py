@@ -10,9 +10,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from api.gateway.gateway import Receipt
 from api.http.answers import KvAnswer, KvTableAnswer, ReceiptAnswer
-from api.http.context import HttpContext, context_of
+from api.http.context import Writer, context_of
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
 from api.http.naming_rules import text_problem
@@ -67,44 +66,36 @@ async def get_kv(request: Request, namespace: Namespace, key: Key, query: Annota
 @router.put(
     "/{namespace:name}/{key:names}", summary="Set an entry", **describe_write(ReceiptAnswer, body=PutKvConfigBody)
 )
-async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
+async def put_kv(request: Request, namespace: Namespace, key: Key, sender: Writer) -> Response:
     """PUT_KV_CONFIG (100). The first key of a namespace creates it.
 
     In ORDER_TOPIC_CONFIG the key is a topic and the value `brokerName:queues`, separated by semicolons.
     """
-    context = context_of(request)
-    sender = context.guard.writer(request)
-    check_name(_namespace_problem(namespace), "namespace")
-    check_name(_name_problem(key), "key")
-    event, _ = await read_body(
-        request,
-        context,
-        PutKvConfigBody,
-        lambda model: PutKvConfig(actor=sender.actor, namespace=namespace, key=key, value=model.value),
-    )
-    receipt = await _command(context, event, sender)
-    return receipt_answer(context, receipt)
+    _check_names(namespace, key)
+    value, _ = await read_body(request, PutKvConfigBody, lambda model: model.value)
+    return await _timed(request, sender, PutKvConfig(actor=sender.actor, namespace=namespace, key=key, value=value))
 
 
 @router.delete("/{namespace:name}/{key:names}", summary="Delete an entry", **describe_write(ReceiptAnswer))
-async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
+async def delete_kv(request: Request, namespace: Namespace, key: Key, sender: Writer) -> Response:
     """DELETE_KV_CONFIG (102). If the entry does not exist, the outcome is `unchanged`. The namespace stays."""
+    kv = context_of(request).gateway.live_view.view.kv
+    if is_reserved(namespace) or key not in kv.get(namespace, ()):  # an entry that is there can always be deleted
+        _check_names(namespace, key)
+    return await _timed(request, sender, DeleteKvConfig(actor=sender.actor, namespace=namespace, key=key))
+
+
+async def _timed(request: Request, sender: Sender, event: PutKvConfig | DeleteKvConfig) -> Response:
     context = context_of(request)
-    sender = context.guard.writer(request)
-    if is_reserved(namespace) or key not in context.gateway.live_view.view.kv.get(namespace, ()):
-        # An entry that is there can be deleted, whatever its name.
-        check_name(_namespace_problem(namespace), "namespace")
-        check_name(_name_problem(key), "key")
-    event = DeleteKvConfig(actor=sender.actor, namespace=namespace, key=key)
-    receipt = await _command(context, event, sender)
-    return receipt_answer(context, receipt)
-
-
-async def _command(context: HttpContext, event: PutKvConfig | DeleteKvConfig, sender: Sender) -> Receipt:
     began = time.perf_counter()
     receipt = await context.gateway.propose(event, sender)
     context.metrics.kv_latency.observe(time.perf_counter() - began)
-    return receipt
+    return receipt_answer(context, receipt)
+
+
+def _check_names(namespace: str, key: str) -> None:
+    check_name(_namespace_problem(namespace), "namespace")
+    check_name(_name_problem(key), "key")
 
 
 def _namespace_problem(namespace: str) -> str | None:

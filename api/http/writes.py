@@ -15,12 +15,14 @@ from starlette.responses import Response
 from api.gateway.gateway import KV_FULL, Receipt
 from api.http.answers import ReceiptAnswer
 from api.http.body import Body
-from api.http.context import HttpContext
+from api.http.context import HttpContext, context_of
 from api.http.etag import offset_token
 from api.http.problems import INTERNAL, REFUSED, TOO_LARGE, Problem, rfc3339_ms
 from api.http.reads import uncached
 from api.http.validation import decode
+from schemas.events import AnyEvent
 from schemas.outcomes import KV_TABLE_FULL, REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
+from security.admission.admission import Sender
 
 _OFF_LOOP_BYTES: Final = 64 * 1024
 """A body of this size or more is parsed in a thread."""
@@ -36,18 +38,14 @@ _T = TypeVar("_T")
 
 
 async def read_body(
-    request: Request,
-    context: HttpContext,
-    model: type[_M],
-    convert: Callable[[_M], _T],
-    *,
-    max_bytes: int | None = None,
+    request: Request, model: type[_M], convert: Callable[[_M], _T], *, max_bytes: int | None = None
 ) -> tuple[_T, int]:
     """Return the body of a write as ``convert`` makes it from the model, and its size.
 
     Raises:
         Problem: The body cannot be accepted. The problem says why.
     """
+    context = context_of(request)
     settings = context.settings
     limit = settings.max_small_body_bytes if max_bytes is None else max_bytes
     with Body(request, context.budget, max_bytes=limit, timeout_s=settings.body_timeout_s) as body:
@@ -55,6 +53,12 @@ async def read_body(
         if len(data) < _OFF_LOOP_BYTES:
             return convert(decode(data, model)), len(data)
         return await asyncio.to_thread(lambda: convert(decode(data, model))), len(data)
+
+
+async def command(request: Request, sender: Sender, event: AnyEvent) -> Response:
+    """Append an event to the event log, and return its `receipt_answer`."""
+    context = context_of(request)
+    return receipt_answer(context, await context.gateway.propose(event, sender))
 
 
 def receipt_answer(
