@@ -37,7 +37,7 @@ from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
 from schemas.route_commit import CommandOutcome
 from schemas.tables import ROUTE_COMMIT_TABLE
 from security.admission.admission import Admission, Sender
-from security.admission.quotas import Charge, GatewayQuotas
+from security.admission.quotas import FREE, Charge, GatewayQuotas
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Written(NamedTuple):
 
     event: AnyEvent
     appended: Appended | None
-    charge: Charge | None
+    charge: Charge = FREE
 
 
 class Gateway:
@@ -293,12 +293,15 @@ class Gateway:
         Raises:
             AccessDeniedError: Not accepted. The sender's account is bound to other brokers.
             QuotaError: Not accepted. A quota is used up.
+            RefusedError: Not accepted. The group of the broker is full.
             UnavailableError: Not accepted.
             InDoubtError: It is unknown whether the event was accepted.
             TooLargeError: The event is too large for the event log.
         """
         then = asyncio.Future.set_result if isinstance(event, BrokerHeartbeat) else self._finish_when_shown
-        return self._receipt(await self.write(event, sender, encoded, then=then))
+        written = await self.write(event, sender, encoded, then=then)
+        self.quotas.settle(written.charge)
+        return self._receipt(written)
 
     async def write(
         self,
@@ -322,15 +325,15 @@ class Gateway:
         """
         key, payload = encoded or (routing_key(event), self._encoder.encode(event))
         now_ms = self.live_view.event.now_ms
-        is_written, charge = self.admission.event(sender, event, payload, self.live_view.view, now_ms, topics)
-        if not is_written:
-            return Written(event, None, None)
+        charge = self.admission.event(sender, event, payload, self.live_view.view, now_ms, topics)
+        if charge is None:
+            return Written(event, None)
         try:
             return Written(event, await self.append_encoded(key, payload, then), charge)
-        except InDoubtError:
-            raise
-        except Exception:  # not CancelledError: a cancelled append continues
-            self.quotas.refund(charge, is_written=False)
+        except BaseException as error:
+            self.quotas.settle(charge)
+            if isinstance(error, Exception) and not isinstance(error, InDoubtError):  # a cancelled append continues
+                self.quotas.refund(charge, is_written=False)
             raise
 
     def append_encoded(self, key: str, payload: bytes, then: Then = asyncio.Future.set_result) -> Awaitable[Appended]:
@@ -350,8 +353,11 @@ class Gateway:
 
     async def result(self, written: Written) -> Receipt:
         """Wait for the result of an event that is durable."""
-        if written.appended is not None:
-            await self.live_view.wait_for(written.appended.offset, self._live_view_wait_s)
+        try:
+            if written.appended is not None:
+                await self.live_view.wait_for(written.appended.offset, self._live_view_wait_s)
+        finally:
+            self.quotas.settle(written.charge)
         return self._receipt(written)
 
     @property

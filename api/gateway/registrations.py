@@ -18,10 +18,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -41,10 +40,8 @@ from schemas.codes import V5_0_0
 from schemas.errors import QuotaError
 from schemas.events import Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
-from schemas.limits import MAX_GROUP_ADDRESSES
 from schemas.outcomes import TOPICS_REQUIRED
 from security.admission.admission import Sender
-from security.admission.quotas import GatewayQuotas
 
 _LARGE_AT_A_TIME: Final = 3
 """Maximum number of large registrations between reading and durability. Each holds its whole event."""
@@ -90,8 +87,6 @@ class Registrations:
         self._last = RegistrationCache()
         self._large = LargeRegistrations()
         self._large_at_a_time = Turns(_LARGE_AT_A_TIME)
-        self._joining: dict[str, Counter[tuple[str, str]]] = {}
-        """(clusterName, brokerAddr) of registrations in progress, by brokerName."""
         self._reading = Turns(1)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="registration-reader")
         self._begun = 0
@@ -253,45 +248,17 @@ class Registrations:
 
     async def _register(self, event: RegisterBroker, sender: Sender) -> Receipt:
         """Write a registration, without its topics if these are known."""
-        sender = self._authorized(event, sender)
-        with self._joins_group(event):
-            topicless = self._without_topics(event)
-            if topicless is not None:
-                receipt = await self._gateway.propose(topicless, sender)
-                if receipt.reason != TOPICS_REQUIRED:
-                    return receipt
-            topics = event.topic_config_table or {}
-            if len(topics) > _OFF_LOOP_TOPICS:
-                payload = await self._gateway.offload(encode, event)
-            else:
-                payload = self._encoder.encode(event)
-            return await self._gateway.result(await self._write(event, sender, payload, topics))
-
-    def _authorized(self, event: RegisterBroker, sender: Sender) -> Sender:
-        """Check that a sender may register a broker, before the broker takes a place in its group."""
-        return self._gateway.admission.authorize_event(sender, event, self._gateway.live_view.view)
-
-    @contextmanager
-    def _joins_group(self, event: RegisterBroker) -> Iterator[None]:
-        """Refuse a registration if its group is full. Registrations in progress count, too."""
-        name, own = event.broker_name, (event.cluster_name, event.broker_addr)
-        live = self._gateway.live_view.view.live_rows(name)
-        joining = self._joining.setdefault(name, Counter())
-        count = len(live.keys() | joining.keys())
-        joining[own] += 1
-        try:
-            if count >= MAX_GROUP_ADDRESSES and own not in live and joining[own] == 1:
-                raise RefusedError(
-                    f"brokerName {name!r} has {count} addresses: at most {MAX_GROUP_ADDRESSES} are accepted. "
-                    "Give brokers of another group another brokerName, or unregister those that are gone."
-                )
-            yield
-        finally:
-            joining[own] -= 1
-            if not joining[own]:
-                del joining[own]
-            if not joining:
-                self._joining.pop(name, None)
+        topicless = self._without_topics(event)
+        if topicless is not None:
+            receipt = await self._gateway.propose(topicless, sender)
+            if receipt.reason != TOPICS_REQUIRED:
+                return receipt
+        topics = event.topic_config_table or {}
+        if len(topics) > _OFF_LOOP_TOPICS:
+            payload = await self._gateway.offload(encode, event)
+        else:
+            payload = self._encoder.encode(event)
+        return await self._gateway.result(await self._write(event, sender, payload, topics))
 
     async def _write(self, event: RegisterBroker, sender: Sender, payload: bytes, topics: Collection[str]) -> Written:
         """Write a registration with its topics. If it exceeds a quota but changes nothing, write it as a heartbeat.
@@ -301,7 +268,8 @@ class Registrations:
         try:
             return await self._gateway.write(event, sender, (routing_key(event), payload), topics)
         except QuotaError:
-            self._count_groups()
+            if self._counting is None or self._counting.done():
+                self._counting = asyncio.create_task(self._gateway.quotas.count(self._gateway.live_view.view))
             topicless = _topicless(event)
             if not changes_nothing(self._gateway.live_view.view, topicless):
                 raise
@@ -316,7 +284,7 @@ class Registrations:
             The event without its topics, and its receipt. If topics were left out but are needed, they come with the
             next registration.
         """
-        address, joined = address_of_peer(context.actor.peer or ""), ExitStack()
+        address = address_of_peer(context.actor.peer or "")
         try:
             async with self._large_at_a_time.of(address):
                 read = await self._read_large(command, context, address)
@@ -324,8 +292,6 @@ class Registrations:
                     return None
                 event, payload, names = read
                 del read
-                sender = self._authorized(event, sender)
-                joined.enter_context(self._joins_group(event))
                 if self._without_topics(event) is None:
                     written = await self._write(event, sender, payload, names)
                     del payload, names
@@ -335,7 +301,6 @@ class Registrations:
             let_go()
             return event, await self._gateway.result(written)
         finally:
-            joined.close()
             let_go()
 
     async def _read_large(
@@ -356,17 +321,6 @@ class Registrations:
                     raise
         finally:
             quotas.reading_has_ended(actor, cost - size)
-
-    def _count_groups(self) -> None:
-        """Count the rows of all groups, if a sender was refused because of their number."""
-        if self._counting is None and self._gateway.quotas.is_count_due():
-            self._counting = asyncio.create_task(self._count(self._gateway.quotas))
-
-    async def _count(self, quotas: GatewayQuotas) -> None:
-        try:
-            quotas.counted(await asyncio.to_thread(quotas.counting(), self._gateway.live_view.view))
-        finally:
-            self._counting = None
 
     def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
         """Return the event without its topics if it may be written so. None if the topics are needed."""

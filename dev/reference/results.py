@@ -23,7 +23,7 @@ _CODES: Final = {
     "InDoubtError": ResponseCode.SYSTEM_BUSY,
 }
 """Error -> code of the answer, unless the error has its own."""
-_ANSWERING: Final = ("remoting/codec", "api/remoting", "api/gateway", "nameserver")
+_ANSWERING: Final = ("remoting/codec", "api/remoting", "api/gateway", "nameserver", "security/admission")
 
 
 def outcomes() -> str:

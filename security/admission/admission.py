@@ -18,7 +18,7 @@ from nameserver.view.snapshot import RouteView
 from schemas.errors import AccessDeniedError
 from schemas.events import Actor, AnyEvent, BrokerHeartbeat, RegisterBroker, RegisterTopic, UnregisterBroker
 from security.admission.access_control import AccessControl, Refused
-from security.admission.quotas import Charge, GatewayQuotas, peer_name
+from security.admission.quotas import FREE, Charge, GatewayQuotas, peer_name
 from security.identity import ANONYMOUS, Identity, Unproven
 from security.policy import Claim, Verdict, authorize
 from security.roles import Role
@@ -49,21 +49,7 @@ class Sender(NamedTuple):
     brokers: frozenset[Broker] = frozenset()
 
 
-class Admitted(NamedTuple):
-    """Decision on an event.
-
-    Attributes:
-        is_written: False for a heartbeat that is answered without being written.
-        charge: Charge of the sender, to refund if nothing is written. None: no charge.
-    """
-
-    is_written: bool
-    charge: Charge | None = None
-
-
 _HEARTBEATS: Final = (BrokerHeartbeat, RegisterBroker)
-_NOT_WRITTEN: Final = Admitted(False)
-_UNCHARGED: Final = Admitted(True)
 
 
 class Admission:
@@ -167,23 +153,13 @@ class Admission:
         Raises:
             AccessDeniedError: The sender's account is bound to other brokers.
         """
-        if not self._is_bound(sender):
+        if self.access is None or not isinstance(sender.found, Identity) or not sender.found.is_bound:
             return sender
         unknown = [broker for broker in brokers if broker not in sender.brokers]
         if not unknown:
             return sender
         self.authorize(sender, Role.BROKER, unknown, view)
         return sender._replace(brokers=sender.brokers.union(unknown))
-
-    def authorize_event(self, sender: Sender, event: AnyEvent, view: RouteView) -> Sender:
-        """Do `authorize_brokers` for the brokers that an event names. `event` does so, too."""
-        if not self._is_bound(sender):  # the usual case, and cheaper than listing the brokers
-            return sender
-        return self.authorize_brokers(sender, _brokers_of(event), view)
-
-    def _is_bound(self, sender: Sender) -> bool:
-        """Return whether the sender's account is bound to some brokers."""
-        return self.access is not None and isinstance(sender.found, Identity) and sender.found.is_bound
 
     def event(
         self,
@@ -193,7 +169,7 @@ class Admission:
         view: RouteView,
         now_ms: int,
         topics: Collection[str] | None = None,
-    ) -> Admitted:
+    ) -> Charge | None:
         """Admit a decoded event, and charge its sender.
 
         Args:
@@ -205,22 +181,26 @@ class Admission:
             topics: Names of the topics of a registration. None: those of the event itself. A registration without
                 topics counts as a heartbeat.
 
+        Returns:
+            Charge of the sender, to refund if nothing is written. None: a heartbeat that is answered without being
+            written.
+
         Raises:
             AccessDeniedError: The sender's account is bound to other brokers.
             QuotaError: The event exceeds a quota.
+            RefusedError: The group of a broker is full.
         """
         if sender is not None and self.access is not None:
-            self.authorize_event(sender, event, view)
+            self.authorize_brokers(sender, _brokers_of(event), view)
         quotas = self.quotas
         if isinstance(event, RegisterBroker):
             names = event.topic_config_table if topics is None else topics
             if names is not None:
-                return Admitted(True, quotas.registration(event, names, payload, view))
+                return quotas.registration(event, names, payload, view)
         if isinstance(event, _HEARTBEATS):
             live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
-            is_written = quotas.admit_heartbeat(event.actor, len(payload), live, now_ms)
-            return _UNCHARGED if is_written else _NOT_WRITTEN
-        return Admitted(True, quotas.command(event, payload, view))
+            return FREE if quotas.admit_heartbeat(event.actor, len(payload), live, now_ms) else None
+        return quotas.command(event, payload, view)
 
 
 def _brokers_of(event: AnyEvent) -> Collection[Broker]:

@@ -12,6 +12,7 @@ a heartbeat.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections import Counter
@@ -19,12 +20,14 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from nameserver.state_machine.state import LiveInfo
+from nameserver.state_machine.state import BrokerKey, LiveInfo
 from nameserver.view.snapshot import RouteView
 from remoting.codec.bounds import address_of_peer
+from remoting.codec.commands import RefusedError
 from remoting.server.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
+from schemas.limits import MAX_GROUP_ADDRESSES
 from security.admission.usage import Cost, Size, UsageLedger, cost_of, has_new_name, log_bytes, new_topics
 from security.quotas import (
     CHANGE_BYTES,
@@ -73,6 +76,7 @@ class Charge(NamedTuple):
         least: Bytes that the write takes on the event log, also if it changes nothing.
         names: Number of new names.
         coming: Names that count as existing until the view shows them, with the counter of such names.
+        place: brokerName and new address of a registration, which counts until `GatewayQuotas.settle`.
     """
 
     quota: str
@@ -81,6 +85,11 @@ class Charge(NamedTuple):
     least: int
     names: int = 0
     coming: tuple[Counter[str], Collection[str]] | None = None
+    place: tuple[str, BrokerKey] | None = None
+
+
+FREE: Final = Charge(CHANGE_BYTES[Role.ADMIN], "", 0, 0)
+"""Charge of a write that costs its sender nothing, or that is never refunded."""
 
 
 class GatewayQuotas:
@@ -117,6 +126,8 @@ class GatewayQuotas:
         """Parts that the epoch of this second writes once, and that were already charged to a peer."""
         self._counted_s = self._coming_since_s = -math.inf
         self._coming: Counter[str] = Counter()
+        self._joining: dict[str, Counter[BrokerKey]] = {}
+        """New addresses in registrations that are in progress, by brokerName."""
         self.refused: Counter[str] = Counter()
         self.charged_bytes: Counter[str] = Counter()
         self.unwritten = 0
@@ -238,8 +249,10 @@ class GatewayQuotas:
 
         Raises:
             QuotaError: A quota is exceeded.
+            RefusedError: The group of the broker is full.
         """
         who, name, peer = peer_name(event.actor), event.broker_name, event.actor.peer
+        place = self._place(event, view)
         is_new, (new_rows, new_names) = name not in view.groups, new_topics(event, names, view)
         if new_names:  # many brokers may bring the same names at once
             topics, coming = view.topics, self._coming
@@ -252,9 +265,12 @@ class GatewayQuotas:
         if new_names:
             self._check(self._limiter.count("all-topics", "", len(view.topics) + new_names), peer)
         cost = self._cost(event, payload, view, names)
-        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost.bytes, log_bytes(len(payload)), new_names + is_new)
+        least = log_bytes(len(payload))
+        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost.bytes, least, new_names + is_new, place=place)
         self._take(charge, cost, peer)
         self._usage.take(name, after, view)
+        if place is not None:
+            self._joining.setdefault(name, Counter())[place[1]] += 1
         if not new_names:
             return charge
         if self._clock() - self._coming_since_s > _COMING_S:
@@ -262,6 +278,32 @@ class GatewayQuotas:
             self._coming = Counter()
         self._coming.update(iter(names))
         return charge._replace(coming=(self._coming, names))
+
+    def _place(self, event: RegisterBroker, view: RouteView) -> tuple[str, BrokerKey] | None:
+        """Return the place that a new address takes in its group. Registrations in progress count, too."""
+        name, own = event.broker_name, (event.cluster_name, event.broker_addr)
+        live, joining = view.live_rows(name), self._joining.get(name, Counter())
+        if own in live:
+            return None
+        count = len(live.keys() | joining.keys())
+        if count >= MAX_GROUP_ADDRESSES and own not in joining:
+            raise RefusedError(
+                f"brokerName {name!r} has {count} addresses: at most {MAX_GROUP_ADDRESSES} are accepted. "
+                "Give brokers of another group another brokerName, or unregister those that are gone."
+            )
+        return name, own
+
+    def settle(self, charge: Charge) -> None:
+        """Give back the place of a registration, because the view shows its address, or it has failed. Call it once."""
+        if charge.place is None:
+            return
+        name, own = charge.place
+        joining = self._joining[name]
+        joining[own] -= 1
+        if not joining[own]:
+            del joining[own]
+        if not joining:
+            del self._joining[name]
 
     def reading(self, actor: Actor, size_bytes: int) -> None:
         """Admit the reading of a large registration. Until `reading_has_ended` it counts as ``size_bytes``.
@@ -276,15 +318,15 @@ class GatewayQuotas:
         """Charge the cost beyond that size. A negative number is a refund."""
         self._limiter.charge(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), more_bytes)
 
-    def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
-        """Charge any other event that may change something. Return None if it costs nothing.
+    def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge:
+        """Charge any other event that may change something.
 
         Raises:
             QuotaError: A quota is exceeded.
         """
         is_brokers = isinstance(event, _OF_BROKERS)
         if not is_brokers and self._trusts_users and event.actor.user is not None:
-            return None
+            return FREE
         quota, who = CHANGE_BYTES[Role.BROKER if is_brokers else Role.ADMIN], peer_name(event.actor)
         cost = self._cost(event, payload, view)
         charge = Charge(quota, who, cost.bytes, log_bytes(len(payload)), int(has_new_name(event, view)))
@@ -295,14 +337,14 @@ class GatewayQuotas:
             self._take(charge, cost, event.actor.peer)
         return charge
 
-    def refund(self, charge: Charge | None, *, is_written: bool) -> None:
+    def refund(self, charge: Charge, *, is_written: bool) -> None:
         """Refund the bytes that a write was charged and did not use.
 
         Args:
-            charge: Charge of the write. None: no charge.
+            charge: Charge of the write.
             is_written: Whether the write is on the log, or may be.
         """
-        if charge is None:
+        if charge is FREE:
             return
         now_s = self._clock()
         self._paid.clear()  # the next write pays for the epoch
@@ -316,19 +358,12 @@ class GatewayQuotas:
 
     # --- rows of groups ---
 
-    def is_count_due(self) -> bool:
-        """Return whether to count the groups: their size has refused a peer, and the last count is not recent."""
-        found = any(self.refused[quota] for quota in ("brokers", "topics", "topic-mb"))
-        return found and self._clock() - self._counted_s >= _COUNT_S
-
-    def counting(self) -> Callable[[RouteView], dict[str, int]]:
-        """Return the function to call in a thread. Then call `counted` with its result."""
-        self._counted_s = self._clock()
-        return RouteView.topic_counts
-
-    def counted(self, rows: Mapping[str, int]) -> None:
-        """Use the numbers of a count."""
-        self._usage.recount(rows)
+    async def count(self, view: RouteView) -> None:
+        """Count the groups' rows in a thread, if their number has refused a peer and the last count is not recent."""
+        is_due = any(self.refused[quota] for quota in ("brokers", "topics", "topic-mb"))
+        if is_due and self._clock() - self._counted_s >= _COUNT_S:
+            self._counted_s = self._clock()
+            self._usage.recount(await asyncio.to_thread(view.topic_counts))
 
     # --- inner ---
 

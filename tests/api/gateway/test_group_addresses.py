@@ -39,4 +39,4 @@ def test_one_address_more_is_refused_and_those_that_are_there_go_on(tmp_path: Pa
             brokers = json.load(found)["brokers"]
         ids = {row["brokerAddr"]: row["brokerId"] for row in brokers if row["brokerName"] == A}
         assert ids == {f"10.0.{n // 200}.{n % 200}:10911": n for n in range(MAX_GROUP_ADDRESSES)}
-        assert gateway.parts.handler._registrations._joining == {}
+        assert gateway.gateway.quotas._joining == {}

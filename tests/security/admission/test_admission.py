@@ -47,7 +47,7 @@ def control(tmp_path: Path, refusals: list[Refused]) -> AccessControl:
 
 
 def admit(admission: Admission, sender: Sender | None, event: AnyEvent) -> bool:
-    return admission.event(sender, event, encode(event), VIEW, 0).is_written
+    return admission.event(sender, event, encode(event), VIEW, 0) is not None
 
 
 @pytest.mark.parametrize("sender", SENDERS, ids=("remoting", "http"))
@@ -84,7 +84,7 @@ def test_a_broker_is_authorized_and_a_refusal_recorded_once_for_each_request(
     admission = Admission(access=control)
     theirs = make.register("a:1", name="x", cluster="c")
     sender = admission.request(sender, Role.BROKER, [("c", "x")], VIEW)
-    assert admit(admission, admission.authorize_event(sender, theirs, VIEW), theirs)
+    assert admit(admission, admission.authorize_brokers(sender, [("c", "x")], VIEW), theirs)
     assert len(refusals) == 1
 
 

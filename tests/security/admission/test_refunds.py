@@ -70,8 +70,7 @@ def test_a_group_that_came_to_nothing_goes_when_it_is_counted() -> None:
         peer.quotas.refund(peer.register("T", name=name), is_written=False)
     with pytest.raises(QuotaError, match="--quota brokers="):
         peer.register("T", name="c")
-    assert peer.quotas.is_count_due()
-    peer.quotas.counted(peer.quotas.counting()(peer.view))
+    asyncio.run(peer.quotas.count(peer.view))
     peer.register("T", name="c")
 
 
