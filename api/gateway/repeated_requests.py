@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache of repeated requests of brokers: registrations and heartbeats are decoded and encoded once.
+"""Repeated requests of brokers: registrations and heartbeats are decoded and encoded once.
 
-Both caches hold the meaning of a request, and are used on one event loop. The state machine decides if a registration
-still changes nothing (`nameserver.view.conversions.changes_nothing`).
+The last registration of each broker is cached. A connection has its last heartbeat (`Connection.heartbeat`). The state
+machine decides if a registration still changes nothing (`nameserver.view.conversions.changes_nothing`).
 """
 
 from __future__ import annotations
 
 from sys import getsizeof
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 import zstandard
 
-from remoting.codec.frame import RemotingCommand
 from runtime.bounded import BoundedCache
-from schemas.events import Actor, BrokerHeartbeat, Channel, EventEncoder, RegisterBroker, routing_key
+from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, routing_key
 
 _REGISTRATIONS_BYTES: Final = 48 * 1024 * 1024
 """Size for some 20,000 brokers. The broker with the oldest registration is forgotten first, and cached again later."""
 
-_HEARTBEATS_BYTES: Final = 32 * 1024 * 1024
-"""Size for some 20,000 connections. The one with the oldest heartbeat is forgotten first, and cached again later."""
+HEARTBEAT_BYTES: Final = 4_000
+"""Maximum memory of the heartbeat that a connection keeps, in bytes. So 10,000 connections keep at most 40 MB."""
 
 _LARGEST_BYTES: Final = 20 * 1024
 """Maximum size of a cached request without its topics. A request with thousands of mappings, or odd fields, is not
@@ -36,13 +35,10 @@ Request = tuple[int, dict[str, str] | None, bytes]
 """Version and fields of the header, and SHA-256 of the body. No peer can make another body with the same digest."""
 
 
-Event = TypeVar("Event", RegisterBroker, BrokerHeartbeat)
-
-
-class Encoded(NamedTuple, Generic[Event]):
+class Encoded(NamedTuple):
     """Event of a request, and its routing key and payload on the event log."""
 
-    event: Event
+    event: RegisterBroker
     key: str
     payload: bytes
 
@@ -52,7 +48,7 @@ class _Last(NamedTuple):
 
     digest: str
     request: Request | None = None
-    repeat: Encoded[RegisterBroker] | None = None
+    repeat: Encoded | None = None
 
 
 class RegistrationCache:
@@ -67,7 +63,7 @@ class RegistrationCache:
         last = self._last.get(_broker(event))
         return last is not None and last.digest == event.topic_config_digest
 
-    def find(self, request: Request, actor: Actor, channel: Channel) -> Encoded[RegisterBroker] | None:
+    def find(self, request: Request, actor: Actor, channel: Channel) -> Encoded | None:
         """Return the meaning of a request, if its broker's last one was the same, over any connection."""
         fields = request[1] or {}
         last = self._last.get((fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")))
@@ -78,7 +74,7 @@ class RegistrationCache:
             return last.repeat
         return self.keep(msgspec.structs.replace(event, actor=actor, channel=channel), request)
 
-    def keep(self, event: RegisterBroker, request: Request | None = None) -> Encoded[RegisterBroker] | None:
+    def keep(self, event: RegisterBroker, request: Request | None = None) -> Encoded | None:
         """Remember a registration as its broker's last one.
 
         Args:
@@ -105,35 +101,6 @@ def _broker(event: RegisterBroker) -> _Broker:
 
 def _size(broker: _Broker, digest: str) -> int:
     return sum(map(getsizeof, broker)) + len(digest)
-
-
-class Heartbeats:
-    """Last heartbeat of each connection, because a broker sends the same one each second. Used on one event loop."""
-
-    def __init__(self) -> None:
-        self._encoder = EventEncoder()
-        self._kept: BoundedCache[str, tuple[dict[str, str] | None, Encoded[BrokerHeartbeat]]] = BoundedCache(
-            _HEARTBEATS_BYTES
-        )
-
-    def find(self, connection_id: str, command: RemotingCommand) -> Encoded[BrokerHeartbeat] | None:
-        """Return the event of the same request. None if the connection's last one was different."""
-        kept = self._kept.get(connection_id)
-        return kept[1] if kept is not None and kept[0] == command.ext_fields else None
-
-    def keep(self, connection_id: str, command: RemotingCommand, event: BrokerHeartbeat) -> Encoded[BrokerHeartbeat]:
-        """Keep the meaning of a request until its connection sends another one."""
-        encoded = Encoded(event, routing_key(event), self._encoder.encode(event))
-        size = kept_bytes(command.ext_fields, encoded.payload)
-        if size is None:
-            self._kept.pop(connection_id)
-        else:
-            self._kept.put(connection_id, (command.ext_fields, encoded), size)
-        return encoded
-
-    def forget(self, connection_id: str) -> None:
-        """Forget a connection that has ended."""
-        self._kept.pop(connection_id)
 
 
 def kept_bytes(fields: dict[str, str] | None, payload: bytes) -> int | None:

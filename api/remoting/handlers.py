@@ -21,7 +21,7 @@ import structlog
 from api.gateway.gateway import KV_FULL, Gateway, Receipt
 from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
-from api.gateway.repeated_requests import Heartbeats
+from api.gateway.repeated_requests import HEARTBEAT_BYTES, kept_bytes
 from api.remoting import config_commands
 from api.remoting.access import RemotingAccess
 from api.remoting.notifier import Notifier
@@ -45,7 +45,7 @@ from remoting.codec.reply import (
     not_supported,
     response,
 )
-from remoting.server.channel import Connection
+from remoting.server.channel import Connection, LastHeartbeat
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
 from schemas.events import (
@@ -58,6 +58,8 @@ from schemas.events import (
     PutKvConfig,
     RegisterTopic,
     UnregisterBroker,
+    encode,
+    routing_key,
 )
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import KV_TABLE_FULL, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
@@ -106,7 +108,6 @@ class NameServerHandler:
         """(brokerName, brokerAddr) -> number of entries in `_bound`."""
         self.inline = RouteRequests(self._route_reply, may_wait=self._may_be_on_its_way)
         """Recognizes route requests and answers them, for the server."""
-        self._heartbeats = Heartbeats()
         self._registrations = registrations
         self._unknown = UnknownTopics()
         self._closing: set[asyncio.Task[None]] = set()
@@ -178,7 +179,6 @@ class NameServerHandler:
 
     def on_close(self, connection: Connection) -> None:
         """Unregister the brokers that registered over a lost connection (BrokerHousekeepingService)."""
-        self._heartbeats.forget(connection.id)
         bound = self._bound.pop(connection.id, None)
         for _, name, addr in bound or ():
             self._count_binding(name, addr, -1)
@@ -276,16 +276,15 @@ class NameServerHandler:
 
     async def _heartbeat(self, request: Request) -> RemotingCommand | Reply:
         command, connection, sender = request
-        known = self._heartbeats.find(connection.id, command)
-        if known is None:
+        known = connection.heartbeat
+        if known is None or known.fields != command.ext_fields:
             event = self._event(request)
             if event is None:
                 return response()
-            assert isinstance(event, BrokerHeartbeat)
-            known = self._heartbeats.keep(connection.id, command, event)
-            if connection.closed:
-                self._heartbeats.forget(connection.id)
-        await self._gateway.write(known.event, sender, (known.key, known.payload))
+            known = LastHeartbeat(command.ext_fields, event, (routing_key(event), encode(event)))
+            size = kept_bytes(command.ext_fields, known.encoded[1])
+            connection.heartbeat = known if size is not None and size <= HEARTBEAT_BYTES else None
+        await self._gateway.write(known.event, sender, known.encoded)
         return _OK
 
     async def _get_broker_member_group(self, request: Request) -> RemotingCommand:

@@ -177,6 +177,11 @@ class InMemoryNameServer:
         if channel not in self._connections:
             self._serial += 1
             self._connections[channel] = SimpleNamespace(
-                id=f"{channel}#{self._serial}", peer="10.9.9.9:1234", address="10.9.9.9", closed=False, known=None
+                id=f"{channel}#{self._serial}",
+                peer="10.9.9.9:1234",
+                address="10.9.9.9",
+                closed=False,
+                known=None,
+                heartbeat=None,
             )
         return self._connections[channel]

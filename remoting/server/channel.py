@@ -33,7 +33,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from sys import getsizeof
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from remoting.codec.bounds import Holding, address_of
 from remoting.codec.connection import Received, RemotingConnection, RequestCache
@@ -45,6 +45,7 @@ from remoting.server.settings import RemotingSettings
 from remoting.server.tls_channel import NO_APPLICATION_PROTOCOL, Secured, TlsTransport
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
+from schemas.events import AnyEvent
 
 SHARED_BYTES: Final = 64 * 1024
 """Size of a body, in bytes, from which on it is sent without a copy. All peers with this answer share its bytes."""
@@ -116,6 +117,14 @@ class Server(Protocol):
         """Call a callback of the handler. An exception in it does not end the connection."""
 
 
+class LastHeartbeat(NamedTuple):
+    """Header fields of a heartbeat, its event, and routing key and payload of the event on the event log."""
+
+    fields: dict[str, str] | None
+    event: AnyEvent
+    encoded: tuple[str, bytes]
+
+
 class Connection(Secured):
     """One connection, with the attributes and methods for handlers.
 
@@ -129,6 +138,7 @@ class Connection(Secured):
         is_tls: Whether the connection is encrypted.
         certificate_names: Names in the peer's verified certificate. Empty without one.
         known: Data that the handler keeps about the peer.
+        heartbeat: Last heartbeat, because a broker sends the same one each second. Handlers set it.
         close_reason: Reason why the connection was closed, or None while it is open.
     """
 
@@ -143,6 +153,7 @@ class Connection(Secured):
         self.is_tls = False
         self.certificate_names: tuple[str, ...] = ()
         self.known: object = None
+        self.heartbeat: LastHeartbeat | None = None
         self.close_reason: str | None = None
         self._server = server
         self._settings = settings

@@ -17,7 +17,6 @@ from api.gateway.repeated_requests import kept_bytes
 from dev.histories.steps import Send
 from dev.model import codes
 from dev.model.client import RemotingClient
-from dev.peers.java import wait_until
 from dev.support.local import LocalGateway, LocalLake
 from remoting.codec import commands
 from remoting.codec.registration import decode_registration
@@ -180,16 +179,6 @@ def test_heartbeats_are_the_same_event(lake: LocalLake, client: RemotingClient) 
     assert len(set(last)) == 1
 
 
-def test_a_lost_connection_is_forgotten(lake: LocalLake, gateway: LocalGateway) -> None:
-    handler = gateway.parts.handler
-    with gateway.connect() as client:
-        mine = register(A, ADDR1)
-        say(client, mine)
-        say(client, Send(codes.BROKER_HEARTBEAT, mine.ext))
-        assert handler._heartbeats._kept
-    wait_until(lambda: not handler._heartbeats._kept, 20, "the memory of the connection to go")
-
-
 def test_a_large_registration_is_not_cached(gateway: LocalGateway, client: RemotingClient) -> None:
     """Topic queue mappings go down with every registration."""
     mappings = [mapping(f"static-{number}-{number**9}", f"other-{number**8}") for number in range(2_000)]
@@ -212,7 +201,8 @@ def test_long_fields_are_not_kept_however_well_they_compress(
     assert last_of(gateway).request is last_of(gateway).repeat is None
     handler = gateway.parts.handler
     assert handler._registrations._last._last.bytes < 1_000
-    assert handler._heartbeats._kept.bytes == 0
+    (connection,) = gateway.parts.server.connections.values()
+    assert connection.heartbeat is None
 
 
 def test_a_large_answer_is_the_same_object_for_all(gateway: LocalGateway, client: RemotingClient) -> None:
