@@ -75,12 +75,11 @@ class Follower:
         on_view: Called on the follower's thread after each swap, with the new view and the outcomes of its epochs.
         poll_s: Interval between looks for the next version of a local log, in seconds.
         begin_exact: Load the newest epoch with exact deadlines first, and step to the others from there.
-        on_changes: Called on the follower's thread, before each new view, with the changes that lead to it; None if
-            the view is loaded as a whole.
         clock: Seconds since 1970, for `commit_age_s`.
 
     Attributes:
         view: View of the newest epoch.
+        changes: Changes that led to `view`. None: it was loaded as a whole.
         newest_offset: Offset up to which the tables were complete at the last look up.
         failing: True from a failure to the next success.
         errors: Number of all failures.
@@ -97,14 +96,12 @@ class Follower:
         poll_s: float = 0.1,
         *,
         begin_exact: bool = False,
-        on_changes: Callable[[Changes | None], None] = lambda changes: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare, and open nothing before `start`."""
         self._lake_dir = str(lake_dir)
         self._on_view = on_view
         self._begin_exact = begin_exact
-        self._on_changes = on_changes
         self._is_local = is_local(self._lake_dir)
         self._poll_s = poll_s if self._is_local else max(poll_s, POLL_S)
         self._pace = None if self._is_local else StorePace()
@@ -112,6 +109,7 @@ class Follower:
         self._no_lake_poll_s = _NO_LAKE_POLL_S if self._is_local else _NO_REMOTE_LAKE_POLL_S
         self._clock = clock
         self.view = RouteView.empty()
+        self.changes: Changes | None = None
         self._tail = CommitTail(self._lake_dir)
         self._logs = state_logs(self._lake_dir)
         self._connected = False  # whether the next epoch continues the view, in the same lake and without a gap
@@ -260,28 +258,24 @@ class Follower:
     def _advance(self, found: list[RouteCommit]) -> None:
         """Bring the view to the last of these epochs, swap it in, and call back."""
         newest = found[-1]
-        view: RouteView | None = None
+        view, changes = None, None
         if self._connected and found[0].epoch == self.view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
             try:
-                view = self._step(self.view, newest)
+                pause = Yielder()
+                changes = changes_between(self._logs, self.view.commit, newest, pause)
+                view = self.view.apply(changes, pause)
                 self.steps += 1
             except BaseException as error:  # the feed is gone or cannot be read, so reload
                 self._failed(error)
         if view is None:
-            self._on_changes(None)
+            changes = None
             view = load_view(self._lake_dir, newest, Yielder() if self.view.epoch else no_pause)
             self.reloads += 1
-        self.view, self._connected = view, True
+        self.view, self.changes, self._connected = view, changes, True
         try:
             self._on_view(view, [outcome for commit in found for outcome in commit.outcomes])
         except Exception as error:  # a defect of the caller must not make the follower read the epoch again
             self._failed(error)
-
-    def _step(self, view: RouteView, newest: RouteCommit) -> RouteView:
-        pause = Yielder()
-        changes = changes_between(self._logs, view.commit, newest, pause)
-        self._on_changes(changes)
-        return view.apply(changes, pause)
 
 
 class StorePace:

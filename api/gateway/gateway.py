@@ -147,13 +147,7 @@ class Gateway:
         self._writer = GroupCommit(
             log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self.replica.feed
         )
-        self.follower = Follower(
-            settings.lake,
-            self._on_epoch_thread,
-            settings.poll_s,
-            begin_exact=True,
-            on_changes=self.replica.tables_change,
-        )
+        self.follower = Follower(settings.lake, self._on_epoch_thread, settings.poll_s, begin_exact=True)
         self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
         """Outcomes of the newest events by log offset."""
         self._forgetting: asyncio.TimerHandle | None = None
@@ -422,7 +416,7 @@ class Gateway:
 
     def _on_epoch_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
-        self.replica.epoch_moved(view, outcomes)
+        self.replica.epoch_moved(view, self.follower.changes, outcomes)
         self._loop.call_soon_threadsafe(self._on_epoch, view)
 
     def _on_live_view_thread(self, view: RouteView, offset: int, outcomes: list[CommandOutcome]) -> None:

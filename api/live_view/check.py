@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Iterable, KeysView
 from itertools import chain
 from operator import itemgetter
 from typing import Final, Generic, TypeVar
@@ -27,7 +27,7 @@ from nameserver.state_machine.rows import kv_rows
 from nameserver.state_machine.state import BrokerGroup, KvTable, RouteState, TopicTable
 from nameserver.state_machine.step import GroupChange, KvChange
 from nameserver.view.conversions import GroupIndex
-from nameserver.view.model import Changes, TopicDelta, TopicQueues
+from nameserver.view.model import Changes, TopicQueues
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.events import BrokerHeartbeat
 from schemas.tables import KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE
@@ -68,26 +68,6 @@ class Comparison:
         self.counts[difference.table.name] += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.append(difference)
-
-
-class Moved:
-    """Broker groups and topics that the tables changed in one step.
-
-    Attributes:
-        everything: The changes are unknown, so all rows are compared.
-        groups: Names of broker groups.
-        topics: Topics in any order. They are noted while the step's changes are applied.
-    """
-
-    def __init__(self, changes: Changes | None = None) -> None:
-        """Note the changes of a step. None means that the view was loaded as a whole."""
-        self.everything = changes is None
-        self.groups: set[str] = set()
-        self.topics: list[str] = []
-        if changes is not None:
-            self.groups.update(changes.brokers, (name for _, name in changes.clusters))
-            self.groups.update(name for name, *_ in chain(changes.live, changes.filter_servers, changes.mappings))
-            changes.topic_rows = noting(changes.topic_rows, self.topics)
 
 
 class Check:
@@ -136,13 +116,15 @@ class Check:
         if len(self._topics) > _MOST_TOPICS:
             self._topics, self._all_topics = [], True
 
-    def moved(self, moved: Moved) -> None:
-        """Note a step of the tables."""
-        self._everything |= moved.everything
-        self._all_topics |= moved.everything
-        for name in moved.groups:
+    def moved(self, changes: Changes | None) -> None:
+        """Note a step of the tables. None: their view was loaded as a whole."""
+        if changes is None:
+            self._everything = self._all_topics = True
+            return
+        of_group = (name for name, *_ in chain(changes.live, changes.filter_servers, changes.mappings))
+        for name in chain(changes.brokers, (name for _, name in changes.clusters), of_group):
             self._touched.setdefault(name, -1)
-        self.showed(moved.topics)
+        self.showed(changes.topics)
 
     # --- compared ---
 
@@ -226,13 +208,6 @@ class Check:
                 else:
                     found.add(RowChange(TOPIC_QUEUE_TABLE, (name, topic), _row(theirs, name), _row(mine, name)))
         self._changed = {name: at for name, at in self._changed.items() if at > tables.log_offset}
-
-
-def noting(rows: Iterable[TopicDelta], topics: list[str]) -> Iterator[TopicDelta]:
-    """Yield the same rows, and note their topics while they are read."""
-    for row in rows:
-        topics.append(row[0])
-        yield row
 
 
 def _groups_that_differ(one: TopicQueues | None, other: TopicQueues | None) -> list[str]:

@@ -16,12 +16,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from api.live_view.check import Check, Comparison, Moved, noting
+from api.live_view.check import Check, Comparison
 from nameserver.state_machine.changes import kv_changes
 from nameserver.state_machine.replay import Record, read_event
 from nameserver.state_machine.state import At, BrokerGroup, TopicRows, TopicTable
 from nameserver.state_machine.step import KvChange, Step, apply, step
 from nameserver.view.conversions import changes_to, state_of, topics_of
+from nameserver.view.model import Changes
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.errors import EventDecodeError
 from schemas.events import AccessRefused, AnyEvent, BrokerHeartbeat, Clock, Resume
@@ -121,19 +122,17 @@ class LiveState:
         groups = self._state.groups
         touched = [(before, groups.get(name) or BrokerGroup(name)) for name, before in self._shown.items()]
         changes = changes_to(commit, touched, self._entries)
-        topics: list[str] = []
-        changes.topic_rows = noting(changes.topic_rows, topics)
         self.view = self.view.apply(changes, pause)
-        self._check.showed(topics)
+        self._check.showed(changes.topics)
         self._unload(after for before, after in touched if after.topics is not before.topics)
         self._shown.clear()
         self._entries = {}
         self.is_urgent = False
         return self.view
 
-    def moved(self, moved: Moved) -> None:
-        """Note a step of the tables, for `compare`."""
-        self._check.moved(moved)
+    def moved(self, changes: Changes | None) -> None:
+        """Note a step of the tables, for `compare`. None: their view was loaded as a whole."""
+        self._check.moved(changes)
 
     def compare(self, tables: RouteView, pause: Callable[[], None] = no_pause) -> Comparison:
         """Compare the state up to an epoch's offset with the tables.

@@ -32,7 +32,6 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from api.live_view.check import Moved
 from api.live_view.check_results import CheckResults
 from api.live_view.live_state import LiveState
 from eventlog.base import LOST_LOG, LogReader, LogRecord, lacks
@@ -79,8 +78,8 @@ records since the last call."""
 
 class _Epoch(NamedTuple):
     view: RouteView
+    changes: Changes | None
     outcomes: list[CommandOutcome]
-    moved: Moved
 
 
 class LiveReplica:
@@ -123,8 +122,6 @@ class LiveReplica:
         self._fed_lock = threading.Lock()
         self.waiting_bytes = 0
         self._epochs: queue.SimpleQueue[_Epoch] = queue.SimpleQueue()
-        self._moved = Moved()
-        """Changes that lead to the next epoch. Used on the follower's thread."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._outcomes: list[CommandOutcome] = []
@@ -196,13 +193,9 @@ class LiveReplica:
             self.waiting_bytes += size
             self._fed.put(records)
 
-    def tables_change(self, changes: Changes | None) -> None:
-        """Take the changes of the next `epoch_moved`; None for a view loaded as a whole. On the follower's thread."""
-        self._moved = Moved(changes)
-
-    def epoch_moved(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
-        """Take a newer view of the tables. On the follower's thread."""
-        self._epochs.put(_Epoch(view, outcomes, self._moved))
+    def epoch_moved(self, view: RouteView, changes: Changes | None, outcomes: list[CommandOutcome]) -> None:
+        """Take a newer view of the tables, and the changes that led to it. None: it was loaded as a whole."""
+        self._epochs.put(_Epoch(view, changes, outcomes))
 
     # --- the thread ---
 
@@ -280,7 +273,7 @@ class LiveReplica:
         elif self._state is not None and epoch.view.log_offset < before.log_offset:
             self._fall_back(f"the tables went back from offset {before.log_offset} to {epoch.view.log_offset}")
         if self._state is not None:
-            self._state.moved(epoch.moved)
+            self._state.moved(epoch.changes)
             self._is_compared = False
         elif problem is not None or not epoch.view.commit.is_exact or not self._came_back(epoch):
             self._on_view(epoch.view, epoch.view.log_offset, epoch.outcomes)

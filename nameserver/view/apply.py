@@ -13,9 +13,9 @@ from typing import Final, TypeVar, cast
 from nameserver.state_machine.state import LiveInfo, LiveKey, RegisteredMapping
 from nameserver.view.model import (
     BrokerRow,
+    Changes,
     RouteBroker,
     Row,
-    TopicDelta,
     TopicMapping,
     TopicQueues,
 )
@@ -72,12 +72,14 @@ class Pool:
         self._brokers = {value.brokers: value.brokers for value in self._rows.values()}
 
 
-def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause: Callable[[], None]) -> Topics:
+def apply_topics(before: Topics, changes: Changes, pool: Pool, pause: Callable[[], None]) -> Topics:
     """Apply changes of topicQueueTable. Equal (old rows, delta) pairs are merged once, since topics are alike."""
     topics: dict[str, TopicQueues] | None = None
+    note = changes.topics.append
     seen: dict[tuple[int, int, int], tuple[TopicQueues | None, object]] = {}
-    for topic, brokers, rows in deltas:
+    for topic, brokers, rows in changes.topic_rows:
         pause()
+        note(topic)
         old = (before if topics is None else topics).get(topic)
         key = (id(old), id(brokers), id(rows))
         known = seen.get(key)

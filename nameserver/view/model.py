@@ -77,7 +77,8 @@ TopicDelta = tuple[str, tuple[str, ...], tuple[Row | None, ...]]
 class Changes(msgspec.Struct):
     """Changes from one commit to another. A missing key is unchanged. None as value means that the row was removed.
 
-    ``topic_rows`` is read once and may be a generator that decodes on demand.
+    ``topic_rows`` is read once and may be a generator that decodes on demand. `RouteView.apply` adds its topics to
+    ``topics``.
     """
 
     commit: RouteCommit
@@ -91,3 +92,4 @@ class Changes(msgspec.Struct):
     """Keys are (brokerName, topic, bname)."""
     kv: dict[tuple[str, str], tuple[str | None] | None] = {}
     """{(namespace, key): (value,)}. A null value is a row, too."""
+    topics: list[str] = []

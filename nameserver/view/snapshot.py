@@ -136,7 +136,7 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
         view = replace(
             self,
             commit=changes.commit,
-            topics=advance.apply_topics(self.topics, changes.topic_rows, self._pool, pause),
+            topics=advance.apply_topics(self.topics, changes, self._pool, pause),
             groups=advance.apply_groups(self.groups, changes.brokers, filters, moved),
             clusters=advance.apply_clusters(self.clusters, changes.clusters),
             kv=advance.apply_kv(self.kv, changes.kv),

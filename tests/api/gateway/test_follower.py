@@ -53,15 +53,16 @@ def writer(tmp_path: Path) -> LakeWriter:
 
 
 def test_a_step_reports_the_changes_that_lead_to_the_view(writer: LakeWriter) -> None:
-    """The subscriber comes first. A view that is loaded as a whole announces no changes."""
+    """They are there when the view is announced. A view that is loaded as a whole has none."""
     told: list[Any] = []
-    follower = Follower(str(writer.path), lambda view, outcomes: told.append(view.epoch), on_changes=told.append)
+    follower = Follower(str(writer.path), lambda view, outcomes: told.append((view.epoch, follower.changes)))
     writer.commit(row(4))
     follower.poll()
-    assert told == [None, 1]
+    assert told == [(1, None)]
     writer.commit(row(8) | {"kvConfigTable": {("n", "k"): {"value": "v"}}})
     follower.poll()
-    assert (told[2].commit.epoch, told[2].kv, told[3]) == (2, {("n", "k"): ("v",)}, 2)
+    epoch, changes = told[1]
+    assert (epoch, changes.commit.epoch, changes.kv) == (2, 2, {("n", "k"): ("v",)})
 
 
 # --- view = full scan ---

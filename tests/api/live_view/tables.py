@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from api.live_view.check import Moved
 from dev.support.memory_files import MemoryShard, changed_topics
 from eventlog.base import LogRecord
 from lake.delta.reader import GONE
@@ -26,7 +25,7 @@ from schemas.tables import BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE, Table
 
 class Epoch(NamedTuple):
     view: RouteView
-    moved: Moved
+    changes: Changes | None
 
 
 class Tables:
@@ -76,6 +75,5 @@ class Tables:
 
     def step(self, changes: Changes) -> Epoch:
         """The follower's step."""
-        moved = Moved(changes)
         self.view = self.view.apply(changes)
-        return Epoch(self.view, moved)
+        return Epoch(self.view, changes)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.live_view import check as check_module
-from api.live_view.check import Comparison, Moved
+from api.live_view.check import Comparison
 from api.live_view.live_state import LiveState
 from dev.support import events as make
 from dev.support.generated_logs import batches, cuts, logs, written
@@ -70,7 +70,7 @@ def compared(
             place += 1
         if head.is_urgent:
             head.publish(NO_COMMIT)
-        head.moved(epoch.moved)
+        head.moved(epoch.changes)
         found.append(head.compare(epoch.view))
     return found
 
@@ -145,7 +145,7 @@ def begun() -> tuple[LiveState, Tables]:
 def told(head: LiveState, epoch: Epoch) -> dict[str, int]:
     """What differs, by table."""
     head.publish(NO_COMMIT)
-    head.moved(epoch.moved)
+    head.moved(epoch.changes)
     found = head.compare(epoch.view)
     assert found.counts.total() == len(found.examples)
     return dict(found.counts)
@@ -204,8 +204,8 @@ def test_a_wrong_row_of_the_tables_is_found(what: str, everything: bool) -> None
     if "live" in parts:
         parts["live"] = {key: live_row_of(tables, kind) for key, kind in parts["live"].items()}
     commit = msgspec.structs.replace(tables.view.commit, epoch=2)
-    view, moved = tables.step(Changes(commit, **parts))
-    assert told(head, Epoch(view, Moved() if everything else moved)) == {what.split()[0]: 1}
+    view, changes = tables.step(Changes(commit, **parts))
+    assert told(head, Epoch(view, None if everything else changes)) == {what.split()[0]: 1}
 
 
 ONLY_THE_HEAD: dict[str, tuple[AnyEvent, set[str]]] = {
@@ -305,7 +305,7 @@ def test_values_beyond_the_bound_are_compared_later(monkeypatch: pytest.MonkeyPa
     middle = tables.fold(records[:40])
     assert sum(len(entries) for entries in head._check._groups._of.values()) <= 10
     assert middle is not None
-    head.moved(middle.moved)
+    head.moved(middle.changes)
     found = head.compare(middle.view)
     assert (found.counts, found.is_whole) == ({"topicQueueTable": 1}, False)
     last = tables.fold(records[40:])
@@ -357,7 +357,7 @@ def test_many_entries_are_compared_later(monkeypatch: pytest.MonkeyPatch) -> Non
         head.publish(NO_COMMIT)
     middle = tables.fold([*records[:4], records[4]._replace(payload=encode(make.put("n", "k4", "wrong")))])
     assert middle is not None
-    head.moved(middle.moved)
+    head.moved(middle.changes)
     found = head.compare(middle.view)
     assert (found.examples, found.is_whole) == ([], False)
     last = tables.fold(records[5:])
@@ -376,7 +376,7 @@ def test_a_row_is_told_again_when_it_changes_again() -> None:
         epoch = tables.fold([record], always=True)
         assert epoch is not None
         view, moved = tables.step(Changes(epoch.view.commit, **parts))
-        head.moved(epoch.moved)
+        head.moved(epoch.changes)
         return told(head, Epoch(view, moved))
 
     wrong, right = BrokerRow("c", {0: "b:1"}, "zone", False), BrokerRow("c", {0: "b:1"}, None, False)

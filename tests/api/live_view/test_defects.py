@@ -91,8 +91,7 @@ class Scene:
         self._folded = records[-1].offset
         epoch = self.tables.fold(records, flush=flush, always=True)
         assert epoch is not None
-        self.head._moved = epoch.moved
-        self.head.epoch_moved(epoch.view, [])
+        self.head.epoch_moved(epoch.view, epoch.changes, [])
 
     def value(self) -> str | None:
         return self.views[-1].kv_get("n", "k")
@@ -225,8 +224,7 @@ def test_tables_that_go_back(scene: Scene) -> None:
     scene.fold()
     wait_until(lambda: scene.head.checks.compared == 2, WAIT_S, "the epoch to be compared")
     number = len(scene.views)
-    scene.head.tables_change(None)
-    scene.head.epoch_moved(first, [])
+    scene.head.epoch_moved(first, None, [])
     wait_until(lambda: len(scene.views) > number + 1, WAIT_S, "the head to begin anew")
     assert [view.kv_get("n", "k") for view in scene.views[number : number + 2]] == ["1", "2"]
     scene.is_back()
