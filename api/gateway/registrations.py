@@ -11,6 +11,9 @@ In the first two cases the registration is written without topics, if the state 
 (`changes_nothing`). All other registrations are written in full. The state machine alone cannot decide this, because
 the parts of a split registration take turns. If the state machine needs topics at the registration's place on the log,
 the registration is written again with them. With deleteTopicWithBrokerRegistration it always needs them.
+
+`RegistrationCache` has the last registration of each broker. A connection has its last heartbeat
+(`remoting.server.channel.Connection`).
 """
 
 from __future__ import annotations
@@ -22,23 +25,25 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from sys import getsizeof
 from typing import Final, NamedTuple
 
 import msgspec
+import zstandard
 
 from api.gateway.gateway import Gateway, Receipt, Written
 from api.gateway.large_registrations import LargeRegistrations, ReadRegistration, Turns, becomes_large, is_large
 from api.gateway.metrics import Metrics
-from api.gateway.repeated_requests import RegistrationCache
 from nameserver.view.conversions import changes_nothing
 from nameserver.view.snapshot import RegistrationResult, RouteView
 from remoting.codec.bounds import address_of_peer
 from remoting.codec.commands import RefusedError, RequestContext, read_bool, to_event
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.registration import inflated_bytes
+from runtime.bounded import BoundedCache
 from schemas.codes import V5_0_0
 from schemas.errors import QuotaError
-from schemas.events import Channel, EventEncoder, RegisterBroker, encode, routing_key
+from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.outcomes import TOPICS_REQUIRED
 from security.admission.admission import Sender
@@ -51,6 +56,24 @@ _OFF_LOOP_TOPICS: Final = 500
 _ONE_WAY_S: Final = 120.0
 """Time for which one registration counts for `may_come_one_way`, in seconds. A broker registers every 10 to 60 s
 (BrokerConfig.registerNameServerPeriod)."""
+
+_REGISTRATIONS_BYTES: Final = 48 * 1024 * 1024
+"""Size for some 20,000 brokers. The broker with the oldest registration is forgotten first, and cached again later."""
+
+HEARTBEAT_BYTES: Final = 4_000
+"""Maximum memory of the heartbeat that a connection keeps, in bytes. So 10,000 connections keep at most 40 MB."""
+
+_LARGEST_BYTES: Final = 20 * 1024
+"""Maximum size of a cached request without its topics. A request with thousands of mappings, or odd fields, is not
+cached."""
+
+_OBJECTS_BYTES: Final = 1_000
+"""Size of the event, its fields and the payload as objects without their contents, in bytes."""
+
+_Broker = tuple[str | None, str | None, str | None]
+"""clusterName, brokerName, brokerAddr."""
+Request = tuple[int, dict[str, str] | None, bytes]
+"""Version and fields of the header, and SHA-256 of the body. No peer can make another body with the same digest."""
 
 
 class Registered(NamedTuple):
@@ -335,6 +358,88 @@ class Registrations:
         master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         wants_order = self._gateway.settings.return_order_topic_config_to_broker
         return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
+
+
+class Encoded(NamedTuple):
+    """Event of a request, and its routing key and payload on the event log."""
+
+    event: RegisterBroker
+    key: str
+    payload: bytes
+
+
+class _Last(NamedTuple):
+    """Last registration of a broker here. ``request`` and ``repeat`` are None if they are too large to keep."""
+
+    digest: str
+    request: Request | None = None
+    repeat: Encoded | None = None
+
+
+class RegistrationCache:
+    """Cache of the registrations of one gateway's brokers. Used on its event loop."""
+
+    def __init__(self) -> None:
+        self._encoder = EventEncoder()
+        self._last: BoundedCache[_Broker, _Last] = BoundedCache(_REGISTRATIONS_BYTES)
+
+    def has_same_topics(self, event: RegisterBroker) -> bool:
+        """Return whether the broker's last registration had the same topics."""
+        last = self._last.get(_broker(event))
+        return last is not None and last.digest == event.topic_config_digest
+
+    def find(self, request: Request, actor: Actor, channel: Channel) -> Encoded | None:
+        """Return the meaning of a request, if its broker's last one was the same, over any connection."""
+        fields = request[1] or {}
+        last = self._last.get((fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")))
+        if last is None or last.repeat is None or last.request != request:
+            return None
+        event = last.repeat.event
+        if event.channel == channel and event.actor == actor:
+            return last.repeat
+        return self.keep(msgspec.structs.replace(event, actor=actor, channel=channel), request)
+
+    def keep(self, event: RegisterBroker, request: Request | None = None) -> Encoded | None:
+        """Remember a registration as its broker's last one.
+
+        Args:
+            event: The registration, with or without its topics.
+            request: Request that means this event each time it comes. None: there is no such request.
+        """
+        broker, digest = _broker(event), event.topic_config_digest
+        last, repeat, kept = _Last(digest), None, None
+        if request is None and self.has_same_topics(event):
+            return None
+        if request is not None:
+            event = msgspec.structs.replace(event, topic_config_table=None)
+            repeat = Encoded(event, routing_key(event), self._encoder.encode(event))
+            kept = kept_bytes(request[1], repeat.payload)
+            if kept is not None:
+                last = _Last(digest, request, repeat)
+        self._last.put(broker, last, _size(broker, digest) + (kept or 0))
+        return repeat
+
+
+def _broker(event: RegisterBroker) -> _Broker:
+    return event.cluster_name, event.broker_name, event.broker_addr
+
+
+def _size(broker: _Broker, digest: str) -> int:
+    return sum(map(getsizeof, broker)) + len(digest)
+
+
+def kept_bytes(fields: dict[str, str] | None, payload: bytes) -> int | None:
+    """Return the memory for a cached request and its event, in bytes. None if that is too much.
+
+    The real size counts, because fields may be long, and a small payload may be a large event.
+
+    Args:
+        fields: Fields of the request's header.
+        payload: Event in the form of the event log.
+    """
+    said = sum(getsizeof(name) + getsizeof(text) for name, text in (fields or {}).items())
+    said += zstandard.frame_content_size(payload[1:])
+    return _OBJECTS_BYTES + len(payload) + 2 * said if said <= _LARGEST_BYTES else None
 
 
 def _topicless(event: RegisterBroker) -> RegisterBroker:

@@ -20,8 +20,7 @@ import structlog
 
 from api.gateway.gateway import KV_FULL, Gateway, Receipt
 from api.gateway.metrics import Metrics
-from api.gateway.registrations import Registrations
-from api.gateway.repeated_requests import HEARTBEAT_BYTES, kept_bytes
+from api.gateway.registrations import HEARTBEAT_BYTES, Registrations, kept_bytes
 from api.remoting import config_commands
 from api.remoting.access import RemotingAccess
 from api.remoting.notifier import Notifier

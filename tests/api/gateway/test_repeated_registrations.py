@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from api.gateway.repeated_requests import kept_bytes
+from api.gateway.registrations import kept_bytes
 from dev.histories.steps import Send
 from dev.model import codes
 from dev.model.client import RemotingClient
