@@ -229,8 +229,8 @@ def _bound_channels(
 ) -> dict[str, HeardChannel]:
     """Bind the broker to this connection of this gateway. Other gateways that still hear it keep their connections.
 
-    The others are forgotten here, so that the ids of gateways that ended do not add up. A heartbeat forgets none: a
-    gateway that hears the broker again after a silence could not bind it again, because a heartbeat names no connection.
+    The others are forgotten here, so that the ids of gateways that ended do not add up. A heartbeat forgets none. It
+    names no connection, so a gateway that hears the broker again after a silence could not bind it again.
     """
     channels = still_heard(previous.channels, timeout_ms, at.now_ms) if previous is not None else {}
     if event.channel is not None:
