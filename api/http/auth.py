@@ -305,7 +305,7 @@ class Authenticator:
         if verdict.is_refused:
             return False
         quotas = self._admission.quotas
-        if quotas.guessers and client is not None and quotas.is_guessing(address_of(client[0])):
+        if client is not None and quotas.is_guessing(address_of(client[0])):
             return False  # a client that guesses tokens must not learn here which one is right
         if verdict.reason:
             if has_certificate or any(name == b"cookie" for name, _ in headers):

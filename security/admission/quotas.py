@@ -49,7 +49,6 @@ _NOT_OLD: Final = 0.5
 """Part of the broker's timeout: while its last heartbeat is younger, the next is not written if no quota is left."""
 _COUNT_S: Final = 30.0
 """Minimum interval between two counts of the groups' rows, in seconds."""
-_MOST_GUESSERS: Final = 10_000
 _COMING_S: Final = 10.0
 """Time for which new names that the view does not show yet are counted once, in seconds."""
 
@@ -99,7 +98,6 @@ class GatewayQuotas:
         refused: Number of refusals, by quota.
         charged_bytes: Bytes charged for writes minus refunds, by quota.
         unwritten: Number of heartbeats that were answered without being written.
-        guessers: Addresses that may be guessing, usually none: see `is_guessing`.
     """
 
     def __init__(
@@ -131,7 +129,6 @@ class GatewayQuotas:
         self.refused: Counter[str] = Counter()
         self.charged_bytes: Counter[str] = Counter()
         self.unwritten = 0
-        self.guessers: set[str] = set()
 
     @property
     def limits(self) -> Quotas:
@@ -158,21 +155,11 @@ class GatewayQuotas:
 
     def is_guessing(self, address: str) -> bool:
         """Return whether too many proofs of an address were refused recently."""
-        if address not in self.guessers:
-            return False
-        if self._limiter.owed(REFUSED_PROOFS, address, self._clock()) is None:
-            self.guessers.discard(address)
-            return False
-        return True
+        return self._limiter.owed(REFUSED_PROOFS, address, self._clock()) is not None
 
     def guessed(self, address: str) -> None:
         """Count a proof that was refused."""
-        now_s = self._clock()
-        self._limiter.charge(REFUSED_PROOFS, address, now_s, 1.0)
-        if self._limiter.owed(REFUSED_PROOFS, address, now_s) is not None:
-            if len(self.guessers) >= _MOST_GUESSERS:
-                self.guessers.clear()  # an address that guesses again is added again at once
-            self.guessers.add(address)
+        self._limiter.charge(REFUSED_PROOFS, address, self._clock(), 1.0)
 
     def refuse_guess(self, address: str, peer: str) -> None:
         """Refuse another proof of an address if it `is_guessing`.
