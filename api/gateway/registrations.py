@@ -94,12 +94,7 @@ class Registered(NamedTuple):
 
 
 class Registrations:
-    """Registrations of one gateway's brokers. Used on its event loop, and ends with the gateway.
-
-    Attributes:
-        may_come_one_way: Whether a broker before 5.0.0 has registered here recently. Such a broker does not wait for
-            the answer to the registration of a new topic (TopicConfigManager.createTopicInSendMessageMethod).
-    """
+    """Registrations of one gateway's brokers. Used on its event loop, and ends with the gateway."""
 
     def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
         self._gateway = gateway
@@ -120,9 +115,7 @@ class Registrations:
         """Waiters for the requests up to a number, in that order."""
         self._arriving: dict[asyncio.Future[None], Callable[[], bool]] = {}
         """Waiters for a change that a registration may bring, with their conditions."""
-        self.may_come_one_way = False
         self._one_way_until_s = 0.0
-        """End of `may_come_one_way`, on the loop's clock."""
         self._counting: asyncio.Task[None] | None = None
         gateway.on_stop(self._stop)
         gateway.shown.follow(self._view_moved)
@@ -131,13 +124,14 @@ class Registrations:
         self._large.close()
         self._reader.shutdown(wait=False, cancel_futures=True)
 
-    def _look_at_one_way(self) -> None:
-        """Update `may_come_one_way`, now and again when it ends."""
-        loop = asyncio.get_running_loop()
-        left_s = self._one_way_until_s - loop.time()
-        self.may_come_one_way = left_s > 0
-        if left_s > 0:
-            loop.call_later(left_s + 0.1, self._look_at_one_way)
+    @property
+    def may_come_one_way(self) -> bool:
+        """Return whether a broker before 5.0.0 has registered here recently.
+
+        Such a broker does not wait for the answer to the registration of a new topic
+        (TopicConfigManager.createTopicInSendMessageMethod).
+        """
+        return time.monotonic() < self._one_way_until_s
 
     def _view_moved(self, _before: RouteView, _after: RouteView) -> None:
         for future, is_shown in self._arriving.items():
@@ -211,9 +205,7 @@ class Registrations:
             As `Gateway.propose`.
         """
         if command.version < V5_0_0:
-            self._one_way_until_s = asyncio.get_running_loop().time() + _ONE_WAY_S
-            if not self.may_come_one_way:
-                self._look_at_one_way()
+            self._one_way_until_s = time.monotonic() + _ONE_WAY_S
         if is_large(command):
             return await self._register_request(command, sender, channel, let_go)
         self._begun += 1
