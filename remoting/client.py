@@ -124,11 +124,6 @@ class RemotingClient:
         request = request if self._sign is None else self._sign(request)
         link.send(msgspec.structs.replace(request, flag=request.flag | FLAG_ONEWAY))
 
-    def is_connected(self, address: str) -> bool:
-        """Return whether there is an open connection to an address."""
-        task = self._links.get(address)
-        return task is not None and task.done() and _alive(task)
-
     async def drop(self, address: str) -> None:
         """Close the connection to one address. The next request opens a new one."""
         task = self._links.pop(address, None)

@@ -23,9 +23,10 @@ from api.remoting.route_requests import RouteRequests
 from clients.broker.config import BrokerConfig
 from clients.broker.registration import full, register_request
 from clients.broker.topic_config import TopicConfig, TopicTable
+from dev.support.frames import decode_frame
 from remoting.codec.commands import RequestContext, to_event
 from remoting.codec.connection import RemotingConnection
-from remoting.codec.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.codec.frame import RemotingCommand, encode_frame
 from remoting.codec.registration import decode_registration
 from remoting.codec.reply import EncodedReply, response
 from schemas.broker import DataVersion

@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from dev.peers.java import free_port
-from remoting.codec.frame import FLAG_RESPONSE, RemotingCommand, decode_frame, encode_frame
+from dev.support.frames import decode_frame
+from remoting.codec.frame import FLAG_RESPONSE, RemotingCommand, encode_frame
 
 T = TypeVar("T")
 

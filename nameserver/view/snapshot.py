@@ -162,10 +162,6 @@ class RouteView(msgspec.Struct, frozen=True, eq=False):
 
     # --- topics ---
 
-    def topic_names(self) -> list[str]:
-        """Return getAllTopicList, sorted, because the order of `topics` depends on the earlier views of a gateway."""
-        return sorted(self.topics)
-
     def topics_in(self, cluster: str) -> list[str]:
         """Return getTopicsByCluster in the order of `topics`: topics with a row for any broker group of the cluster."""
         names = frozenset(self.clusters.get(cluster, ()))

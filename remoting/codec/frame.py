@@ -174,23 +174,6 @@ def check_mark(mark: int, length: int) -> None:
         raise ProtocolError(f"header length {header_length} does not fit a frame of length {length}. {_CHECK_PEER}")
 
 
-def decode_frame(frame: bytes, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES) -> RemotingCommand:
-    """Decode one whole frame, with its length field.
-
-    Raises:
-        ProtocolError: The bytes are not exactly one frame.
-    """
-    if len(frame) < 8:
-        raise ProtocolError(f"{len(frame)} bytes are not a frame: it has at least 8")
-    length, mark = _FRAME_START.unpack_from(frame)
-    check_length(length, frame_limit_bytes)
-    check_mark(mark, length)
-    if len(frame) != LENGTH_BYTES + length:
-        raise ProtocolError(f"{len(frame)} bytes are not exactly one frame of length {length}")
-    end = 8 + (mark & MAX_HEADER_BYTES)
-    return decode_header(mark >> 24, frame[8:end], frame[end:])
-
-
 def decode_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCommand:
     """Decode a header of a type that `check_mark` accepted, and add the body as it is (RemotingCommand.headerDecode).
 

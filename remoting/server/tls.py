@@ -114,11 +114,6 @@ class TlsSession:
                 self._object.unwrap()
         return self._outgoing.read()
 
-    def describe(self) -> str:
-        """Version and cipher, for a person."""
-        cipher = self._object.cipher()
-        return f"{self._object.version()} {cipher[0] if cipher else ''}"
-
 
 OVER_QUOTA: Final = "quota-tls-handshakes"
 """Reason to close a connection: its address has begun too many handshakes recently."""

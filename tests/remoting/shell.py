@@ -12,9 +12,10 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
+from dev.support.frames import decode_frame
 from remoting.codec.commands import RefusedError
 from remoting.codec.connection import Recognised
-from remoting.codec.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.codec.frame import RemotingCommand, encode_frame
 from remoting.codec.reply import EncodedReply, not_supported, response
 from remoting.server.channel import Connection
 from remoting.server.server import RemotingServer

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dev.model import client as oracle
+from dev.support.frames import decode_frame
 from remoting.codec.frame import (
     MAX_HEADER_BYTES,
     RemotingCommand,
     check_length,
     check_mark,
-    decode_frame,
     encode_frame,
     frame_start,
 )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.support.frames import decode_frame
 from remoting.codec.commands import EVENT_CODES, RequestContext, to_event
 from remoting.codec.connection import RemotingConnection
-from remoting.codec.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.codec.frame import RemotingCommand, encode_frame
 from remoting.codec.reply import encode_reply
 from schemas.codes import SerializeType
 from schemas.events import Actor, RegisterBroker, topic_config_digest

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.codec.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
+from dev.support.frames import decode_frame
+from remoting.codec.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from remoting.codec.reply import EncodedReply, encode_reply, response
 from schemas.codes import MAX_INT, MIN_INT, SerializeType
 

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.remoting.route_requests import RouteRequest, RouteRequests
+from dev.support.frames import decode_frame
 from remoting.codec.commands import read_route_query
 from remoting.codec.connection import RemotingConnection
-from remoting.codec.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
+from remoting.codec.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from remoting.codec.reply import EncodedReply, response
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError

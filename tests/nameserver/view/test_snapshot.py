@@ -82,12 +82,12 @@ def test_equal_topics_are_one_object() -> None:
 def test_the_empty_view_holds_nothing_of_the_log() -> None:
     view = RouteView.empty()
     assert view.commit == NO_COMMIT and (view.epoch, view.log_offset) == (0, -1)
-    assert view.topic_names() == [] and view.broker_member_group("x") == {} and view.kv_list("x") is None
+    assert not view.topics and view.broker_member_group("x") == {} and view.kv_list("x") is None
     assert view.system_topics() == ((), None)
 
 
 def test_topic_lists(view: RouteView) -> None:
-    assert sorted(view.topic_names()) == ["orders", "sub", "unit", "unitsub"]
+    assert sorted(view.topics) == ["orders", "sub", "unit", "unitsub"]
     assert sorted(view.topics_in("c1")) == ["orders", "unit"]
     assert sorted(view.topics_in("c2")) == ["orders", "sub", "unit", "unitsub"]
     assert view.topics_in("nowhere") == []

@@ -61,7 +61,7 @@ def test_routes(both: Both) -> None:
     routes = 0
     for moment in both.moments:
         view = both.history.view(both.at(moment), {TOPIC_QUEUE_TABLE.name: Condition()})
-        for topic in {"T", "U", "nothing", *view.topic_names()}:
+        for topic in {"T", "U", "nothing", *view.topics}:
             found = both.ask(f"FROM route_at({text(topic)}, '{moment}')")
             try:
                 route = json.loads(both.history.route(topic, moment).body)
