@@ -17,17 +17,17 @@ INTERVALS_APP: Final = "routelake-intervals"
 """Id of the Delta app transaction by which a table states up to which epoch it is complete."""
 
 _INTERVAL: Final = (
-    Column("validFrom", "timestamp", "event time of the change that began it", nullable=False),
-    Column("validTo", "timestamp", "event time of the change that ended it; null: it has not ended"),
-    Column("fromEpoch", "bigint", "epoch that made its begin visible", nullable=False),
-    Column("toEpoch", "bigint", "epoch that made its end visible"),
-    Column("fromOffset", "bigint", "log offset of what began it", nullable=False),
-    Column("toOffset", "bigint", "log offset of what ended it; of an expiry: the last heartbeat's"),
-    Column("begunBy", "string", "command that began it: as column command of routeChangeTable", nullable=False),
-    Column("begunByActor", "string", "JSON: gateway, via, peer, user of who began it"),
-    Column("endedBy", "string", "command that ended it, or BROKER_EXPIRED"),
-    Column("endedByActor", "string", "the same of who ended it; null for an expiry"),
-    Column(IS_OPEN, "boolean", "whether it has not ended", nullable=False),
+    Column("validFrom", "timestamp", "start of the state: event time of the change", nullable=False),
+    Column("validTo", "timestamp", "end of the state: event time of the change, null = not ended"),
+    Column("fromEpoch", "bigint", "first epoch with the start of the state", nullable=False),
+    Column("toEpoch", "bigint", "first epoch with the end of the state"),
+    Column("fromOffset", "bigint", "log offset of the start", nullable=False),
+    Column("toOffset", "bigint", "log offset of the end, for an expiry of the last heartbeat"),
+    Column("begunBy", "string", "command that began the state, as in routeChangeTable.command", nullable=False),
+    Column("begunByActor", "string", "sender of this command as JSON: gateway, via, peer, user"),
+    Column("endedBy", "string", "command that ended the state, or BROKER_EXPIRED"),
+    Column("endedByActor", "string", "sender of this command as JSON, null = expired"),
+    Column(IS_OPEN, "boolean", "true = not ended", nullable=False),
 )
 
 
@@ -64,22 +64,22 @@ def _intervals(
 
 TOPIC_QUEUE_HISTORY: Final = _intervals(
     "topicQueueHistory",
-    "one row for each state of a topic on a broker group: queues and permissions",
+    "one row for each state of a topic on a broker group (queues and permissions)",
     TOPIC_QUEUE_TABLE,
     TOPIC_QUEUE_TABLE.value_columns,
     (IS_OPEN, "brokerName"),
 )
 BROKER_HISTORY: Final = _intervals(
     "brokerHistory",
-    "one row for each state of a broker group: its addresses",
+    "one row for each state of a broker group (addresses)",
     BROKER_ADDR_TABLE,
     BROKER_ADDR_TABLE.value_columns,
     (IS_OPEN,),
 )
 BROKER_LIVE_HISTORY: Final = _intervals(
     "brokerLiveHistory",
-    "one row for each time that a broker's address was alive: from its registration until it expired, unregistered or "
-    "lost its connection. Heartbeats and DataVersion make no row",
+    "one row for each life of a broker address, from its registration until it expired, unregistered or lost its "
+    "connection. Heartbeats and DataVersion make no row",
     BROKER_LIVE_TABLE,
     ("heartbeatTimeoutMillis", "haServerAddr"),
     (IS_OPEN,),

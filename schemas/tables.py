@@ -66,29 +66,29 @@ def _key(name: str, type_: str, comment: str) -> Column:
 
 TOPIC_QUEUE_TABLE: Final = Table(
     name="topicQueueTable",
-    comment="topic -> brokerName -> QueueData: which broker groups hold a topic, with how many queues",
+    comment="topic -> brokerName -> QueueData: broker groups of each topic, with numbers of queues and permissions",
     key=("brokerName", "topic"),
     partition_by=("brokerName",),
     columns=(
         _key("brokerName", "string", "broker group"),
         _key("topic", "string", "topic"),
-        Column("readQueueNums", "int", "queues a consumer may read"),
-        Column("writeQueueNums", "int", "queues a producer may write"),
-        Column("perm", "int", "permission bits: inherit 1, write 2, read 4, priority 8"),
-        Column("topicSysFlag", "int", "bit 0 unit, bit 1 unit subscription"),
+        Column("readQueueNums", "int", "number of queues for consumers"),
+        Column("writeQueueNums", "int", "number of queues for producers"),
+        Column("perm", "int", "permissions: inherit 1, write 2, read 4, priority 8"),
+        Column("topicSysFlag", "int", "flags: unit 1, unit subscription 2"),
     ),
 )
 
 BROKER_ADDR_TABLE: Final = Table(
     name="brokerAddrTable",
-    comment="brokerName -> BrokerData: the members of each broker group",
+    comment="brokerName -> BrokerData: addresses of each broker group",
     key=("brokerName",),
     columns=(
         _key("brokerName", "string", "broker group"),
-        Column("cluster", "string", "cluster of the first registrant"),
-        Column("brokerAddrs", "map<bigint,string>", "brokerId (0 = master) -> ip:port; may be empty"),
-        Column("zoneName", "string", "zone of the last registrant, if it named one"),
-        Column("enableActingMaster", "boolean", "whether a slave may stand in for a lost master"),
+        Column("cluster", "string", "cluster in the first registration of the group"),
+        Column("brokerAddrs", "map<bigint,string>", "brokerId -> ip:port, 0 = master. Possibly empty"),
+        Column("zoneName", "string", "zone in the last registration, null = none"),
+        Column("enableActingMaster", "boolean", "true = a slave may act as master while the group has none"),
     ),
 )
 
@@ -98,32 +98,38 @@ CLUSTER_ADDR_TABLE: Final = Table(
     key=("cluster", "brokerName"),
     columns=(
         _key("cluster", "string", "cluster"),
-        _key("brokerName", "string", "broker group that registered into it"),
+        _key("brokerName", "string", "broker group of the cluster"),
     ),
 )
 
 BROKER_LIVE_TABLE: Final = Table(
     name="brokerLiveTable",
-    comment="(brokerName, cluster, address) -> BrokerLiveInfo: the last heartbeat of each address",
+    comment="(brokerName, cluster, address) -> BrokerLiveInfo: last heartbeat of each address",
     key=("brokerName", "clusterName", "brokerAddr"),
     columns=(
         _key("brokerName", "string", "broker group"),
-        _key("clusterName", "string", "cluster as registered"),
+        _key("clusterName", "string", "cluster in the registration of the broker"),
         _key("brokerAddr", "string", "ip:port"),
         Column("lastUpdateTimestamp", "bigint", "event time of the last registration or heartbeat"),
-        Column("lastUpdateOffset", "bigint", "its log offset"),
-        Column("heartbeatTimeoutMillis", "bigint", "how long this broker may stay silent"),
-        Column("expireTimestamp", "bigint", "event time past which it counts as dead; time without gateways added"),
-        Column("dataVersionStateVersion", "bigint", "DataVersion.stateVersion last registered"),
-        Column("dataVersionTimestamp", "bigint", "DataVersion.timestamp last registered: the broker's clock"),
-        Column("dataVersionCounter", "bigint", "DataVersion.counter last registered"),
-        Column("haServerAddr", "string", "address slaves replicate from"),
+        Column("lastUpdateOffset", "bigint", "log offset of the last registration or heartbeat"),
+        Column("heartbeatTimeoutMillis", "bigint", "maximum time between two heartbeats"),
+        Column(
+            "expireTimestamp",
+            "bigint",
+            "deadline: event time after which the broker expires, with the time added in which no gateway ran",
+        ),
+        Column("dataVersionStateVersion", "bigint", "DataVersion.stateVersion of the last registration"),
+        Column(
+            "dataVersionTimestamp", "bigint", "DataVersion.timestamp of the last registration, by the broker's clock"
+        ),
+        Column("dataVersionCounter", "bigint", "DataVersion.counter of the last registration"),
+        Column("haServerAddr", "string", "address from which slaves replicate"),
         Column(
             "topicConfigDigest",
             "string",
-            "fingerprint of the registered topics, if all their rows are present; null = unknown",
+            "digest of the registered topics, null = not all their rows are present",
         ),
-        Column("channels", "string", "JSON: gateway -> connection it registered over and when that was last heard"),
+        Column("channels", "string", "JSON: gateway -> connection of the registration and time of its last heartbeat"),
     ),
 )
 
@@ -133,22 +139,24 @@ FILTER_SERVER_TABLE: Final = Table(
     key=("brokerName", "clusterName", "brokerAddr"),
     columns=(
         _key("brokerName", "string", "broker group"),
-        _key("clusterName", "string", "cluster as registered"),
+        _key("clusterName", "string", "cluster in the registration of the broker"),
         _key("brokerAddr", "string", "ip:port"),
-        Column("filterServerList", "array<string>", "filter servers of that broker"),
+        Column("filterServerList", "array<string>", "filter servers of the broker"),
     ),
 )
 
 TOPIC_QUEUE_MAPPING_INFO_TABLE: Final = Table(
     name="topicQueueMappingInfoTable",
-    comment="topic -> bname -> TopicQueueMappingInfo: static topics. Rows are never removed, as in RocketMQ",
+    comment="topic -> bname -> TopicQueueMappingInfo: static topics. No row is removed, as in RocketMQ",
     key=("brokerName", "topic", "bname"),
     columns=(
-        _key("brokerName", "string", "broker group that registered it"),
+        _key("brokerName", "string", "broker group in the registration"),
         _key("topic", "string", "topic"),
-        _key("bname", "string", "brokerName written in the mapping; of equal ones the highest registeredOffset counts"),
+        _key(
+            "bname", "string", "brokerName in the mapping. If several rows have it, the highest registeredOffset counts"
+        ),
         Column("mapping", "string", "TopicQueueMappingInfo as standard JSON"),
-        Column("registeredOffset", "bigint", "log offset of the registration that wrote it"),
+        Column("registeredOffset", "bigint", "log offset of the registration with this mapping"),
     ),
 )
 
@@ -157,23 +165,23 @@ KV_CONFIG_TABLE: Final = Table(
     comment="namespace -> key -> value (KVConfigManager)",
     key=("namespace", "key"),
     columns=(
-        _key("namespace", "string", "free text; ORDER_TOPIC_CONFIG is the one with meaning"),
+        _key("namespace", "string", "namespace. RocketMQ reads only ORDER_TOPIC_CONFIG"),
         _key("key", "string", "key"),
-        Column("value", "string", "null: reads as not found, but its namespace exists"),
+        Column("value", "string", "value. null = the entry is not found, but its namespace exists"),
     ),
 )
 
 ROUTE_CHANGE_TABLE: Final = Table(
     name="routeChangeTable",
-    comment="all changes with sender and time: one row per changed row, per admin command and per refusal. Only grows",
+    comment="history: one row for each changed row, admin command and refusal, with sender and time.",
     columns=(
-        Column("epoch", "bigint", "epoch that made it visible", nullable=False),
-        Column("offset", "bigint", "log offset of the cause; of an expiry: the last heartbeat's", nullable=False),
-        Column("seq", "int", "order within the offset; -1: the command itself", nullable=False),
+        Column("epoch", "bigint", "first epoch with the change", nullable=False),
+        Column("offset", "bigint", "log offset of the cause, for an expiry of the last heartbeat", nullable=False),
+        Column("seq", "int", "order within the offset, -1 = the command itself", nullable=False),
         Column(
             "eventTime",
             "timestamp",
-            "event time of the cause; of an expiry: the millisecond after the deadline",
+            "event time of the cause, for an expiry the millisecond after the deadline",
             nullable=False,
         ),
         Column(
@@ -183,14 +191,14 @@ ROUTE_CHANGE_TABLE: Final = Table(
             nullable=False,
         ),
         Column("outcome", "string", "applied, unchanged or rejected", nullable=False),
-        Column("reason", "string", "why it was rejected"),
-        Column("actor", "string", "JSON: gateway, via (remoting or http), peer, user"),
-        Column("tableName", "string", "state table of the changed row; null: this row is about the command itself"),
-        Column("brokerName", "string", "broker group of the changed row, or the command's"),
-        Column("topic", "string", "topic of the changed row, or the command's"),
-        Column("key", "string", "JSON object: the row's key columns, or the command's own fields"),
-        Column("before", "string", "JSON object: value columns before; null = there was no row"),
-        Column("after", "string", "JSON object: value columns after; null = removed"),
+        Column("reason", "string", "cause of the rejection"),
+        Column("actor", "string", "sender as JSON: gateway, via (remoting or http), peer, user"),
+        Column("tableName", "string", "state table of the changed row, null = the command itself"),
+        Column("brokerName", "string", "broker group of the changed row or of the command"),
+        Column("topic", "string", "topic of the changed row or of the command"),
+        Column("key", "string", "JSON object: key columns of the row, or fields of the command"),
+        Column("before", "string", "JSON object: value columns before the change, null = new row"),
+        Column("after", "string", "JSON object: value columns after the change, null = removed row"),
     ),
 )
 
@@ -199,32 +207,34 @@ CHAIN: Final = "chain"
 
 ROUTE_COMMIT_TABLE: Final = Table(
     name="routeCommitTable",
-    comment="one row per epoch, written last: names one consistent set of versions of all tables",
+    comment="one row per epoch, written last, with one consistent set of versions of all tables",
     columns=(
-        Column("epoch", "bigint", "1, 2, 3, ... without gaps", nullable=False),
-        Column("logOffset", "bigint", "everything up to and including this log offset is in", nullable=False),
+        Column("epoch", "bigint", "number of the epoch: 1, 2, 3, ... without gaps", nullable=False),
+        Column("logOffset", "bigint", "last log offset of the epoch", nullable=False),
         Column(
-            "livenessOffset", "bigint", "brokerLiveTable holds every heartbeat up to this log offset", nullable=False
+            "livenessOffset", "bigint", "last log offset of which brokerLiveTable has the heartbeats", nullable=False
         ),
         Column("eventTime", "timestamp", "event time of logOffset", nullable=False),
         Column(
             "watermark",
             "timestamp",
-            "event time of the last CLOCK up to logOffset: every broker with an earlier deadline has expired",
+            "event time of the last CLOCK up to logOffset. Each broker with an earlier deadline has expired",
             nullable=False,
         ),
-        Column("commitTime", "timestamp", "when the writer wrote this row", nullable=False),
+        Column("commitTime", "timestamp", "time of the writer at which it wrote this row", nullable=False),
         Column("versions", "map<string,bigint>", "table name -> Delta version of this epoch", nullable=False),
-        Column("outcomes", "string", "JSON array: offset, outcome, reason, result of admin commands and refusals"),
+        Column("outcomes", "string", "JSON array: offset, outcome, reason and result of admin commands and refusals"),
         Column("queryId", "string", "checkpoint id of the streaming query", nullable=False),
-        Column("batchId", "bigint", "its batch", nullable=False),
-        Column("resumeTime", "timestamp", "event time of the last RESUME up to logOffset; null: there was none"),
-        Column("rulesVersion", "int", "version of the rules that folded it", nullable=False),
-        Column("preserveTime", "timestamp", "event time since when no broker expires (PRESERVE); null: brokers expire"),
+        Column("batchId", "bigint", "batch of the streaming query", nullable=False),
+        Column("resumeTime", "timestamp", "event time of the last RESUME up to logOffset, null = none"),
+        Column("rulesVersion", "int", "version of the state machine's rules", nullable=False),
+        Column(
+            "preserveTime", "timestamp", "event time at which self-preservation began (PRESERVE), null = brokers expire"
+        ),
         Column(
             CHAIN,
             "string",
-            "SHA-256, in hex, over the row before, this row and the changes of this epoch ('The chain')",
+            "hash chain: SHA-256, in hex, of the previous row, this row and the changes of this epoch ('The chain')",
             nullable=False,
         ),
     ),
@@ -232,13 +242,13 @@ ROUTE_COMMIT_TABLE: Final = Table(
 
 QUARANTINE_TABLE: Final = Table(
     name="quarantineTable",
-    comment="log records that the fold could not read. Only grows; nothing in the other tables stems from them",
+    comment="event log records that the fold cannot read. The other tables ignore them.",
     columns=(
         Column("offset", "bigint", "log offset", nullable=False),
         Column("eventTime", "timestamp", "event time", nullable=False),
         Column("key", "string", "routing key"),
-        Column("error", "string", "why it could not be read", nullable=False),
-        Column("payload", "binary", "the record as it stands in the log"),
+        Column("error", "string", "error of the decoder", nullable=False),
+        Column("payload", "binary", "bytes of the record on the event log"),
     ),
 )
 

@@ -40,7 +40,7 @@ class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
     type: Annotated[str, Meta(description="URI of the kind of problem")]
     title: str
     status: int
-    detail: Annotated[str, Meta(description="for a person")]
+    detail: Annotated[str, Meta(description="description of this case, for a person")]
     code: Annotated[int, Meta(description="RocketMQ's ResponseCode")]
     errors: list[FieldProblem] | None = None
 
@@ -52,14 +52,14 @@ class ReceiptAnswer(Answer, frozen=True, kw_only=True):
     """Receipt of a write. `offset` is the token that reads can wait for."""
 
     offset: int
-    event_time: Annotated[str, Meta(description="event time on the log, RFC 3339")]
-    visible: Annotated[bool, Meta(description="whether the live view shows the effect at this gateway")]
-    epoch: Annotated[int, Meta(description="latest epoch that this gateway has; the write is in a later one")]
+    event_time: Annotated[str, Meta(description="event time of the write on the event log, RFC 3339")]
+    visible: Annotated[bool, Meta(description="true: the live view of this gateway shows the effect")]
+    epoch: Annotated[int, Meta(description="latest epoch at this gateway. The write is in a later one")]
     outcome: Annotated[
         Literal["applied", "unchanged", "accepted"],
         Meta(
-            description="applied; unchanged (it said what is known already); accepted (durable, its outcome not known "
-            "yet)"
+            description="applied: the write changed the state. unchanged: the state already had this content. "
+            "accepted: the write is durable, and its outcome is not known yet"
         ),
     ]
 
@@ -70,7 +70,8 @@ class RegistrationAnswer(ReceiptAnswer, frozen=True, kw_only=True):
     master_addr: str | None = None
     ha_server_addr: str | None = None
     order_topic_conf: Annotated[
-        dict[str, str] | None, Meta(description="namespace ORDER_TOPIC_CONFIG, when it exists")
+        dict[str, str] | None,
+        Meta(description="entries of namespace ORDER_TOPIC_CONFIG. Absent: no such namespace"),
     ] = None
 
 
@@ -100,18 +101,20 @@ class TopicSums(Answer, frozen=True, kw_only=True):
 
     topic_name: str
     clusters: list[str]
-    brokers: Annotated[int, Meta(description="broker groups that hold it")]
+    brokers: Annotated[int, Meta(description="number of broker groups with the topic")]
     read_queue_nums: int
     write_queue_nums: int
-    perms: Annotated[list[int], Meta(description="the different permissions of its broker groups")]
+    perms: Annotated[list[int], Meta(description="different permissions of its broker groups")]
 
 
 class TopicListAnswer(Answer, frozen=True, kw_only=True):
     """A page of topic names in order. `nextCursor` leads to the next page and is absent on the last."""
 
     topic_list: list[str]
-    total: Annotated[int, Meta(description="topics that meet the filter, on all pages")]
-    topics: Annotated[list[TopicSums] | None, Meta(description="with `details`: a row for each name")] = None
+    total: Annotated[int, Meta(description="number of topics that match the filter, on all pages")]
+    topics: Annotated[list[TopicSums] | None, Meta(description="one row for each name. Absent without `details`")] = (
+        None
+    )
     next_cursor: str | None = None
 
 
@@ -121,11 +124,15 @@ class LiveBroker(Answer, frozen=True, kw_only=True):
     cluster_name: str
     broker_name: str
     broker_addr: str
-    broker_id: Annotated[int | None, Meta(description="absent: another address took its id")] = None
+    broker_id: Annotated[int | None, Meta(description="id in its broker group. Absent: another address took it")] = None
     ha_server_addr: str | None = None
-    last_update_timestamp: Annotated[int, Meta(description="last heard; written every ten seconds at most")]
+    last_update_timestamp: Annotated[
+        int, Meta(description="last registration or heartbeat. Updated at most every ten seconds")
+    ]
     heartbeat_timeout_millis: int
-    expire_timestamp: Annotated[int, Meta(description="past this it counts as dead, unless it is heard before")]
+    expire_timestamp: Annotated[
+        int, Meta(description="deadline: the broker expires after it, unless a heartbeat arrives before")
+    ]
     data_version: DataVersion
 
 
@@ -163,18 +170,20 @@ class KvAnswer(Answer, frozen=True, kw_only=True):
 class ConfigAnswer(Answer, frozen=True, kw_only=True):
     """Settings that GET_NAMESRV_CONFIG shows."""
 
-    config: Annotated[dict[str, str], Meta(description="values as Java writes them, by RocketMQ's names")]
+    config: Annotated[dict[str, str], Meta(description="values in Java's notation, by RocketMQ's names")]
 
 
 class SelfPreservationAnswer(Answer, frozen=True, kw_only=True):
     """State of self-preservation: whether expiry pauses, and the numbers that decide it."""
 
-    percent: Annotated[int, Meta(description="share of the live brokers above which it pauses; 0: off")]
-    is_on: Annotated[bool, Meta(description="whether no broker expires at the moment")]
-    since: Annotated[str | None, Meta(description="event time since when, RFC 3339")] = None
-    until: Annotated[str | None, Meta(description="when it ends at the latest, by this gateway's limit")] = None
-    live: Annotated[int, Meta(description="live broker addresses")]
-    silent: Annotated[int, Meta(description="those of them that more than half of their timeout has passed for")]
+    percent: Annotated[int, Meta(description="share of silent brokers above which expiry pauses, in percent. 0: never")]
+    is_on: Annotated[bool, Meta(description="true: expiry is paused at present")]
+    since: Annotated[str | None, Meta(description="event time at which expiry was paused, RFC 3339")] = None
+    until: Annotated[str | None, Meta(description="latest end of the pause by this gateway's limit, RFC 3339")] = None
+    live: Annotated[int, Meta(description="number of live broker addresses")]
+    silent: Annotated[
+        int, Meta(description="number of live broker addresses without a heartbeat for more than half of their timeout")
+    ]
 
 
 # --- health ---
@@ -194,7 +203,8 @@ class ReadyAnswer(Answer, frozen=True, kw_only=True):
     epoch: int
     offset: int
     routes_age_seconds: Annotated[
-        float | None, Meta(description="age of the newest event that the routes show; absent: there are none yet")
+        float | None,
+        Meta(description="age of the newest event in the routes, in seconds. Absent: there is no event yet"),
     ] = None
     checks: dict[str, Check]
 
@@ -202,10 +212,10 @@ class ReadyAnswer(Answer, frozen=True, kw_only=True):
 class FoldLag(Answer, frozen=True, kw_only=True):
     """Lag of the tables."""
 
-    epochs: Annotated[int, Meta(description="epochs that the fold has written and this gateway has not read")]
-    events: Annotated[int, Meta(description="events in the live view of this gateway that no epoch has yet")]
+    epochs: Annotated[int, Meta(description="number of epochs that the fold has written and this gateway has not read")]
+    events: Annotated[int, Meta(description="number of events in the live view of this gateway that no epoch has yet")]
     seconds: Annotated[
-        float | None, Meta(description="since the fold last said how far it is; absent: it never did")
+        float | None, Meta(description="time since the last status of the fold, in seconds. Absent: there is no status")
     ] = None
 
 
@@ -213,7 +223,7 @@ class FoldHealthAnswer(Check, frozen=True, kw_only=True):
     """Last status of the fold."""
 
     epoch: int | None = None
-    offset: Annotated[int | None, Meta(description="it has folded everything up to this log offset")] = None
+    offset: Annotated[int | None, Meta(description="log offset up to which the fold has folded everything")] = None
     lag: FoldLag
 
 
@@ -241,10 +251,10 @@ class Change(Answer, frozen=True, kw_only=True):
     event_time: str
     command: str
     outcome: Literal["applied", "unchanged", "rejected"]
-    reason: Annotated[str | None, Meta(description="why it was rejected")] = None
-    actor: Annotated[dict[str, Any] | None, Meta(description="sender of the command; absent for an expiry")] = None
+    reason: Annotated[str | None, Meta(description="cause of the rejection")] = None
+    actor: Annotated[dict[str, Any] | None, Meta(description="sender of the command. Absent for an expiry")] = None
     table_name: Annotated[
-        str | None, Meta(description="table of the changed row; absent: about the command itself")
+        str | None, Meta(description="state table of the changed row. Absent: the command itself")
     ] = None
     broker_name: str | None = None
     topic: str | None = None
@@ -367,11 +377,11 @@ class ReportSpecAnswer(Answer, frozen=True, kw_only=True):
     name: str
     title: str
     row: Annotated[str, Meta(description="meaning of a row")]
-    label: Annotated[str, Meta(description="column that names the bars of a chart")]
-    values: Annotated[list[str], Meta(description="columns that a chart shows, in one unit")]
-    filters: Annotated[dict[str, str], Meta(description="columns by filter; a null value is no filter")]
+    label: Annotated[str, Meta(description="column with the names of the bars of a chart")]
+    values: Annotated[list[str], Meta(description="columns in the chart, in one unit")]
+    filters: Annotated[dict[str, str], Meta(description="columns by filter. A null value is no filter")]
     fixed_filters: Annotated[dict[str, str], Meta(description="values by filter")]
-    times: Annotated[int | None, Meta(description="default of `times`; absent: the report has no `times`")] = None
+    times: Annotated[int | None, Meta(description="default of `times`. Absent: the report has no `times`")] = None
 
 
 class ReportsAnswer(Answer, frozen=True, kw_only=True):
@@ -385,34 +395,38 @@ class ReportAnswer(Answer, frozen=True, kw_only=True):
 
     report: str
     from_: str | None = msgspec.field(name="from", default=None)
-    to: Annotated[str | None, Meta(description="absent: nothing has happened yet")] = None
-    columns: Annotated[list[str], Meta(description="their names, in order")]
+    to: Annotated[str | None, Meta(description="end of the report's time. Absent: there is no event yet")] = None
+    columns: Annotated[list[str], Meta(description="names of the columns, in order")]
     rows: list[dict[str, Any]]
-    sql: Annotated[str | None, Meta(description="query of all rows, for the command `sql`")] = None
+    sql: Annotated[str | None, Meta(description="query for all rows, for the command `sql`")] = None
     next_cursor: str | None = None
 
 
 class ActivityAnswer(Answer, frozen=True, kw_only=True):
     """Changes counted into points of equal width, in order. Points without a change are left out."""
 
-    epoch: Annotated[int, Meta(description="epoch that it is computed from; 0: nothing has happened yet")]
-    first: Annotated[int, Meta(description="first millisecond or epoch of the window")]
+    epoch: Annotated[int, Meta(description="epoch of the answer. 0: there is no epoch yet")]
+    first: Annotated[int, Meta(description="start of the window: millisecond since 1970 UTC, or epoch")]
     last: int
     by: Literal["time", "epoch"]
-    width: Annotated[int, Meta(description="of a point, in milliseconds or epochs")]
+    width: Annotated[int, Meta(description="width of a point, in milliseconds or epochs")]
     points: list[ActivityPoint]
 
 
 class LifelinesAnswer(Answer, frozen=True, kw_only=True):
     """Lives that reach into the window."""
 
-    epoch: Annotated[int, Meta(description="epoch that it is computed from; 0: nothing has happened yet")]
+    epoch: Annotated[int, Meta(description="epoch of the answer. 0: there is no epoch yet")]
     from_: str = msgspec.field(name="from")
     to: str
     lives: list[Life]
     write_turns: list[WriteTurn]
-    left_out: Annotated[int, Meta(description="older lives for which an answer has no room; absent: none")] = 0
-    write_turns_left_out: Annotated[int, Meta(description="older turns for which it has no room; absent: none")] = 0
+    left_out: Annotated[
+        int, Meta(description="number of older lives that the answer omits because of its size. Absent: none")
+    ] = 0
+    write_turns_left_out: Annotated[
+        int, Meta(description="number of older turns that the answer omits because of its size. Absent: none")
+    ] = 0
 
 
 class Epoch(Answer, frozen=True, kw_only=True):
@@ -423,7 +437,7 @@ class Epoch(Answer, frozen=True, kw_only=True):
     event_time: str
     watermark: str
     commit_time: str
-    versions: Annotated[dict[str, int], Meta(description="table name to Delta version")]
+    versions: Annotated[dict[str, int], Meta(description="Delta version by table name")]
 
 
 class EpochsAnswer(Answer, frozen=True, kw_only=True):

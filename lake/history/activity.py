@@ -61,16 +61,18 @@ class ActivityAsked(msgspec.Struct, frozen=True, kw_only=True):
 class ActivityPoint(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """A point with changes. `topics`, `brokers` and `queues` are set with `totals`."""
 
-    start: Annotated[int, Meta(description="its first millisecond since 1970 UTC, or its first epoch")]
-    first_epoch: Annotated[int, Meta(description="the first epoch with a change of it; 0: nothing changed")]
+    start: Annotated[int, Meta(description="start of the point: millisecond since 1970 UTC, or epoch")]
+    first_epoch: Annotated[int, Meta(description="first epoch with a change in the point. 0: no change")]
     last_epoch: int
-    changes: Annotated[dict[str, int], Meta(description="changed rows, by command")]
-    commands: Annotated[dict[str, int], Meta(description="admin commands that were not refused")]
-    refusals: Annotated[int, Meta(description="refused commands and registrations")]
-    expiries: Annotated[int, Meta(description="addresses of brokers that expired")]
-    topics: Annotated[int | None, Meta(description="topics at its end")] = None
-    brokers: Annotated[int | None, Meta(description="live addresses of brokers at its end")] = None
-    queues: Annotated[int | None, Meta(description="write queues at its end, whatever their perm")] = None
+    changes: Annotated[dict[str, int], Meta(description="number of changed rows, by command")]
+    commands: Annotated[dict[str, int], Meta(description="number of admin commands that were not refused, by command")]
+    refusals: Annotated[int, Meta(description="number of refused commands and registrations")]
+    expiries: Annotated[int, Meta(description="number of broker addresses that expired")]
+    topics: Annotated[int | None, Meta(description="number of topics at the end of the point")] = None
+    brokers: Annotated[int | None, Meta(description="number of live broker addresses at the end of the point")] = None
+    queues: Annotated[
+        int | None, Meta(description="number of write queues at the end of the point, with any permission")
+    ] = None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

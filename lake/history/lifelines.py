@@ -39,14 +39,16 @@ class Life(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     broker_name: str
     cluster_name: str
     broker_addr: str
-    broker_id: Annotated[int | None, Meta(description="as last registered; 0 is a master")] = None
+    broker_id: Annotated[int | None, Meta(description="id in the last registration. 0 is a master")] = None
     from_: str = msgspec.field(name="from")
-    to: Annotated[str | None, Meta(description="absent: alive at the end of the window")] = None
+    to: Annotated[str | None, Meta(description="end of the life. Absent: alive at the end of the window")] = None
     from_epoch: int
     to_epoch: int | None = None
-    begun_by: Annotated[str, Meta(description="command that began it")]
+    begun_by: Annotated[str, Meta(description="command that began the life")]
     ended_by: str | None = None
-    silent_millis: Annotated[int | None, Meta(description="silence before it expired")] = None
+    silent_millis: Annotated[
+        int | None, Meta(description="time without a heartbeat before the broker expired, in milliseconds")
+    ] = None
 
 
 class WriteTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -56,8 +58,8 @@ class WriteTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     time: str
     epoch: int
     command: str
-    lost: Annotated[int, Meta(description="topics")]
-    gained: Annotated[int, Meta(description="topics")]
+    lost: Annotated[int, Meta(description="number of topics that lost write permission")]
+    gained: Annotated[int, Meta(description="number of topics that gained write permission")]
 
 
 class Lifelines(msgspec.Struct, frozen=True, kw_only=True):
