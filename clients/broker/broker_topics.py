@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -41,6 +42,7 @@ from clients.broker.config import BrokerConfig
 from clients.broker.sending import SendRequest, check_name, check_queue
 from clients.broker.topic_config import TopicConfig, TopicTable, decode_topic_table
 from clients.broker.topics import Creation, TopicConfigManager
+from runtime.disk import sync_folder
 from schemas.broker import DataVersion
 from schemas.errors import BadRequestError, SetupError
 from schemas.topic_names import RETRY_GROUP_TOPIC_PREFIX
@@ -48,8 +50,6 @@ from schemas.topic_names import RETRY_GROUP_TOPIC_PREFIX
 BACKUP: Final = ".bak"
 BROKEN: Final = ".broken"
 _TEMPORARY: Final = ".tmp"
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Loaded(NamedTuple):
@@ -130,11 +130,7 @@ class TopicFile:
             os.fsync(file.fileno())
         self._back_up()
         temporary.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
     def _back_up(self) -> None:
         if not self.path.exists():
@@ -162,33 +158,12 @@ def _read(path: Path) -> TopicTable:
 
 def encode_topics_file(table: TopicTable) -> bytes:
     """Encode topics.json as a stock broker does: fastjson's order, one value in each line, tabs."""
-    version = table.data_version
-    topics = b",".join(_entry(name, config) for name, config in table.topic_config_table.items())
-    return (
-        b'{\n\t"dataVersion":{\n\t\t"counter":%d,\n\t\t"stateVersion":%d,\n\t\t"timestamp":%d\n\t},\n'
-        b'\t"topicConfigTable":{%b%b}\n}'
-    ) % (version.counter, version.state_version, version.timestamp, topics, b"\n\t" if topics else b"")
-
-
-def _entry(name: str, config: TopicConfig) -> bytes:
-    lines = [
-        b'"attributes":%b' % _attributes(config.attributes),
-        b'"order":%b' % (b"true" if config.order else b"false"),
-        b'"perm":%d' % config.perm,
-        b'"readQueueNums":%d' % config.read_queue_nums,
-        b'"topicFilterType":"%b"' % config.topic_filter_type.encode(),
-        b'"topicName":%b' % _encode(config.topic_name),
-        b'"topicSysFlag":%d' % config.topic_sys_flag,
-        b'"writeQueueNums":%d' % config.write_queue_nums,
-    ]
-    return b"\n\t\t%b:{\n\t\t\t%b\n\t\t}" % (_encode(name), b",\n\t\t\t".join(lines))
-
-
-def _attributes(attributes: dict[str, str]) -> bytes:
-    if not attributes:
-        return b"{}"
-    lines = [b"%b:%b" % (_encode(key), _encode(value)) for key, value in sorted(attributes.items())]
-    return b"{\n\t\t\t\t%b\n\t\t\t}" % b",\n\t\t\t\t".join(lines)
+    topics = table.topic_config_table.items()
+    found = {
+        "dataVersion": msgspec.to_builtins(table.data_version, order="sorted"),
+        "topicConfigTable": {name: msgspec.to_builtins(topic, order="deterministic") for name, topic in topics},
+    }
+    return json.dumps(found, indent="\t", separators=(",", ":"), ensure_ascii=False).encode()
 
 
 log = structlog.get_logger("routelake.broker")
