@@ -70,7 +70,7 @@ def namesrv_addresses(addresses: str | Sequence[str], option: str = "-n", *, htt
     """
     parts = re.split("[;,]", addresses) if isinstance(addresses, str) else addresses
     found = [
-        _http_address(part.strip(), option) if http and is_http(part) else host_port(part, option, NAMESRV_PORT)
+        http_address(part.strip(), option) if http and is_http(part) else host_port(part, option, NAMESRV_PORT)
         for part in parts
         if part.strip()
     ]
@@ -126,7 +126,8 @@ def _split(address: str) -> tuple[str, str | None]:
     return (host, port) if colon and not address.endswith("]") else (address, None)
 
 
-def _http_address(address: str, option: str) -> str:
+def http_address(address: str, option: str) -> str:
+    """Check the address of an HTTP API, and return it as ``http://host:port``. Raises SetupError."""
     odd = what_is_odd(address)
     if odd is not None:
         raise SetupError(f"{option}: {address!r} is no address: {odd}")

@@ -8,26 +8,25 @@ a heartbeat, so it is sent without a question first. A single topic is sent as a
 from __future__ import annotations
 
 import asyncio
-import http.client
 import ssl
 from collections.abc import Sequence
-from typing import Final, cast
-from urllib.parse import urlsplit
+from typing import Final
 
+import httpx
 import msgspec
 
-from clients.addresses import NAMESRV_PORT, host_port, is_http
+from clients.addresses import NAMESRV_PORT, host_port, http_address, is_http
 from clients.broker.config import BrokerConfig
 from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer
 from clients.broker.registration import RegisterBrokerResult, Registration, incremental
 from clients.broker.topic_config import TopicConfig
+from clients.http_errors import client_error
 from remoting.client import RemotingClient
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import encode_data_version
-from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
+from remoting.errors import AnswerError, AnswerTimeoutError
 from schemas.broker import DataVersion
 from schemas.codes import ResponseCode
-from schemas.errors import SetupError
 
 _OK: Final = (200, 202)
 _encode = msgspec.json.Encoder().encode
@@ -46,7 +45,7 @@ _answer = msgspec.json.Decoder(_Answer)
 
 
 class HttpNameServer:
-    """A routelake NameServer over HTTP. Requests run on threads, each on its own connection."""
+    """A routelake NameServer over HTTP. Each request has its own connection."""
 
     def __init__(self, url: str, token: str = "", tls: ssl.SSLContext | None = None) -> None:
         """Create a client. It connects at each request.
@@ -59,15 +58,10 @@ class HttpNameServer:
         Raises:
             SetupError: The URL is not valid.
         """
-        try:
-            parts = urlsplit(url)
-            self._host, self._port = parts.hostname, parts.port
-        except ValueError as error:
-            raise SetupError(f"{url!r} is no NameServer: {error}") from error
-        if parts.scheme not in ("http", "https") or not self._host or parts.path not in ("", "/") or parts.query:
-            raise SetupError(f"{url!r} is no NameServer: expected http://HOST:PORT")
-        self.address = url.rstrip("/")
-        self._tls = None if parts.scheme == "http" else tls or ssl.create_default_context()
+        self.address = http_address(url.rstrip("/"), "--namesrv")
+        self._tls: ssl.SSLContext | bool = False
+        if self.address.startswith("https:"):
+            self._tls = tls or ssl.create_default_context()
         self._headers = {"content-type": "application/json"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
@@ -102,31 +96,23 @@ class HttpNameServer:
         await self._post("unregister", _encode({**_identity(config), "brokerId": config.broker_id}), COMMAND_TIMEOUT_S)
 
     async def _post(self, what: str, body: bytes, timeout_s: float) -> _Answer:
-        return await asyncio.to_thread(self._exchange, what, body, timeout_s)
-
-    def _exchange(self, what: str, body: bytes, timeout_s: float) -> _Answer:
         """Send one request on its own connection, and return the answer. Raises ClientError."""
-        host, port = cast("str", self._host), self._port
-        connection = (
-            http.client.HTTPConnection(host, port, timeout=timeout_s)
-            if self._tls is None
-            else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
-        )
         try:
-            try:
-                connection.connect()
-            except OSError as error:
-                raise ConnectError(self.address, f"no connection: {why_not_connected(error)}") from error
-            try:
-                connection.request("POST", f"/v1/brokers/{what}", body, self._headers)
-                response = connection.getresponse()
-                status, content = response.status, response.read()
-            except TimeoutError:
-                raise AnswerTimeoutError(self.address, f"no answer to {what} within {timeout_s:g} s") from None
-            except (OSError, http.client.HTTPException) as error:
-                raise ConnectionLostError(self.address, f"connection lost: {error}") from error
-        finally:
-            connection.close()
+            async with (
+                asyncio.timeout(timeout_s),
+                httpx.AsyncClient(
+                    verify=self._tls,
+                    trust_env=False,
+                    headers=self._headers,
+                    timeout=httpx.Timeout(None, connect=timeout_s),
+                ) as client,
+            ):
+                response = await client.post(f"{self.address}/v1/brokers/{what}", content=body)
+        except TimeoutError:
+            raise AnswerTimeoutError(self.address, f"no answer to {what} within {timeout_s:g} s") from None
+        except httpx.RequestError as error:
+            raise client_error(self.address, error, timeout_s) from error
+        status, content = response.status_code, response.content
         try:
             answer = _answer.decode(content)
         except (ValueError, RecursionError):

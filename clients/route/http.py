@@ -15,10 +15,11 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from clients.http_errors import client_error
 from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
 from remoting.codec.frame import HTTP_IS_ELSEWHERE, RemotingCommand
-from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
+from remoting.errors import AnswerError, AnswerTimeoutError, ConnectionLostError
 from schemas.codes import ResponseCode
 
 MAX_WAIT_S: Final = 300.0
@@ -68,10 +69,6 @@ class HttpTransport:
                 timeout=httpx.Timeout(None, connect=timeout_s),
             )
             answer = await peer.send(request, patience_s)
-        except httpx.ConnectTimeout:
-            raise ConnectError(address, f"no connection within {timeout_s:g} s") from None
-        except httpx.ConnectError as error:
-            raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
         except TimeoutError:
             if peer.closed:
                 raise ConnectionLostError(address, "the connection was closed") from None
@@ -79,7 +76,7 @@ class HttpTransport:
         except httpx.DecodingError as error:
             raise BadRouteError(address, f"the answer cannot be decompressed: {error}") from error
         except httpx.RequestError as error:
-            raise ConnectionLostError(address, f"connection lost: {str(error) or type(error).__name__}") from error
+            raise client_error(address, error, timeout_s) from error
         return _understand(address, answer)
 
     async def drop(self, address: str) -> None:
