@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
+import msgspec
 import typer
 
 from cli.output import TextOutput
@@ -88,10 +89,7 @@ def plan(
 
 def _as_json(demand: Demand, found: Plan) -> str:
     ports = [{"to": to, "from": peers, "port": port, "option": option} for to, peers, port, option in _ports(demand)]
-    camel = {_camel(name): value for name, value in found._asdict().items()}
-    return json.dumps(
-        {"demand": {_camel(key): value for key, value in demand._asdict().items()}, **camel, "ports": ports}, indent=2
-    )
+    return json.dumps(msgspec.to_builtins({"demand": demand}) | msgspec.to_builtins(found) | {"ports": ports}, indent=2)
 
 
 def _as_text(demand: Demand, found: Plan) -> str:
@@ -129,8 +127,3 @@ def size(size_bytes: int) -> str:
     if size_bytes < 1e9:
         return f"{max(1, round(size_bytes / 1e6, -1 if size_bytes > 1e8 else 0)):.0f} MB"
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes < 1e10 else f"{size_bytes / 1e9:,.0f} GB"
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)

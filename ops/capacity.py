@@ -8,7 +8,9 @@ doubled (`RESERVE`), because other machines, busy hours and storms of registrati
 from __future__ import annotations
 
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 RESERVE: Final = 2.0
 """Factor between a measured figure and the planned one, for memory and processor time."""
@@ -66,7 +68,7 @@ APPENDS_A_SECOND: Final = {"kafka": 7_000, "sqlite": 9_500}
 """Durable heartbeats that one gateway acknowledges per second: acknowledge."""
 
 
-class Demand(NamedTuple):
+class Demand(msgspec.Struct, frozen=True, rename="camel"):
     """A deployment to plan.
 
     Attributes:
@@ -118,7 +120,7 @@ class Demand(NamedTuple):
         return self.clients * self.topics_a_client / CLIENT_INTERVAL_S
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True, rename="camel"):
     """The needs of a `Demand`. Sizes are in bytes, ``_day`` is for one day."""
 
     queue_rows: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from dev.peers.routelake import ROOT
@@ -30,7 +31,7 @@ def test_a_gateway_has_the_reserve_over_what_was_measured(groups: int, topics: i
 
 def test_log_and_tables_of_twenty_brokers_are_those_of_the_idle_bench() -> None:
     # brokers of the bench only send heartbeats, and change nothing
-    idle = demand(20, 50)._replace(changes=0, gateways=1)
+    idle = msgspec.structs.replace(demand(20, 50), changes=0, gateways=1)
     found = plan(idle)
     registrations = idle.registrations_s * 86_400 * capacity.REGISTRATION_LOG_BYTES
     clocks = capacity.CLOCKS_A_DAY * capacity.HEARTBEAT_LOG_BYTES
@@ -57,9 +58,9 @@ def test_a_change_costs_what_the_grown_lake_shows() -> None:
 def test_more_of_anything_never_needs_less() -> None:
     base = demand(60, 2_000)
     for more in (
-        demand(120, 2_000), demand(60, 4_000), base._replace(replicas=3), base._replace(clients=10**6),
-        base._replace(changes=10**5), base._replace(heartbeat_interval_s=0.1), base._replace(history_days=300),
-        base._replace(event_log_hours=240.0), base._replace(gateways=4),
+        demand(120, 2_000), demand(60, 4_000), msgspec.structs.replace(base, replicas=3), msgspec.structs.replace(base, clients=10**6),
+        msgspec.structs.replace(base, changes=10**5), msgspec.structs.replace(base, heartbeat_interval_s=0.1), msgspec.structs.replace(base, history_days=300),
+        msgspec.structs.replace(base, event_log_hours=240.0), msgspec.structs.replace(base, gateways=4),
     ):  # fmt: skip
         before, after = plan(base), plan(more)
         assert after.gateway_memory >= before.gateway_memory and after.fold_memory >= before.fold_memory
@@ -68,7 +69,7 @@ def test_more_of_anything_never_needs_less() -> None:
 
 
 def test_brokers_that_only_register_have_few_events() -> None:
-    quiet = plan(demand(300, 100)._replace(heartbeat_interval_s=0.0))
+    quiet = plan(msgspec.structs.replace(demand(300, 100), heartbeat_interval_s=0.0))
     assert quiet.events_s == 10
     assert quiet.event_log_day < plan(demand(300, 100)).event_log_day / 10
 
