@@ -14,11 +14,13 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from cli.admin import answers, requests, values
+from cli.admin import answers, values
 from cli.admin.clusters import NoSuchClusterError, Server
 from cli.admin.java_hash import hash_order
 from cli.admin.report import CommandResult, show_report
 from cli.admin.session import Admin
+from remoting.codec.frame import RemotingCommand
+from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.route import ClusterInfo
 
@@ -65,7 +67,7 @@ async def _report(admin: Admin, cluster: str | None, *, more_stats: bool) -> Com
         raise NoSuchClusterError(f"no cluster {cluster!r}: the NameServer knows {known}")
     places = _places(info, [cluster] if cluster is not None else hash_order(info.cluster_addr_table))
     servers = [Server(name, address) for _, name, _, address in places]
-    answered = await admin.read_each(servers, requests.get_broker_runtime_info(), answers.kv_table)
+    answered = await admin.read_each(servers, RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO), answers.kv_table)
     members = [_Member(*place, runtime) for place, (_, runtime) in zip(places, answered, strict=True)]
     report = _more(members) if more_stats else _base(members)
     if not members:

@@ -33,6 +33,7 @@ _WHAT_BECAME_OF_IT: Final = (
 ANSWER_TIMEOUT_S: Final = 5.0
 """Default time limit of one request, in seconds (DefaultMQAdminExt.timeoutMillis)."""
 
+TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
 OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="Tables for people or JSON for scripts.")]
 LongOutputFormat = Annotated[Output, typer.Option("--output", help="Tables for people or JSON for scripts.")]
 DryRun = Annotated[

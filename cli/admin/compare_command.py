@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final, NamedTuple
 
@@ -231,14 +231,21 @@ async def _compared(admin: Admin, topics: Sequence[str]) -> tuple[list[Snapshot]
 
 
 def _report(servers: Sequence[Server], snapshots: Sequence[Snapshot], found: Sequence[Difference]) -> CommandResult:
+    addresses = [server.address for server in servers]
+    brokers = [one for one in found if one.place.topic is None]
+    topics = [one for one in found if one.place.topic is not None]
+    rows = [(one.place.broker_name or "", *map(_cell, one.found.values())) for one in brokers]
+    topic_rows = [
+        (one.place.topic, one.place.broker_name or "(all)", *map(_cell, one.found.values())) for one in topics
+    ]
     return CommandResult(
-        tables=[table for table in (_brokers(servers, found), _topics(servers, found)) if table[1]],
+        tables=[(("Broker", *addresses), list(rows)), (("Topic", "Broker", *addresses), list(topic_rows))],
         lines=[_conclusion(snapshots, found)],
         data={
             "same": not found,
-            "nameServers": [server.address for server in servers],
-            "brokers": [_document(one) for one in found if one.place.topic is None],
-            "topics": [_document(one) for one in found if one.place.topic is not None],
+            "nameServers": addresses,
+            "brokers": list(map(_document, brokers)),
+            "topics": list(map(_document, topics)),
         },
         failed=bool(found),
     )
@@ -263,23 +270,6 @@ async def _snapshot(admin: Admin, server: Server, topics: Sequence[str]) -> Snap
     if topics:
         routes = {topic: found for topic, found in routes.items() if found is not None}
     return Snapshot(server.address, info, routes)
-
-
-_Table = tuple[Sequence[str], list[Sequence[object]]]
-
-
-def _brokers(servers: Sequence[Server], found: Iterable[Difference]) -> _Table:
-    rows = [(one.place.broker_name or "", *map(_cell, one.found.values())) for one in found if one.place.topic is None]
-    return ("Broker", *(server.address for server in servers)), list(rows)
-
-
-def _topics(servers: Sequence[Server], found: Iterable[Difference]) -> _Table:
-    rows = [
-        (one.place.topic, one.place.broker_name or "(all)", *map(_cell, one.found.values()))
-        for one in found
-        if one.place.topic is not None
-    ]
-    return ("Topic", "Broker", *(server.address for server in servers)), list(rows)
 
 
 def _cell(fields: Fields | None) -> str:

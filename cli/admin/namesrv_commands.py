@@ -15,11 +15,12 @@ from typing import Annotated
 import typer
 
 from cli.admin import answers, requests, values
+from cli.admin.command import TopicName
 from cli.admin.report import CommandResult
 from cli.admin.session import Admin
 from remoting.codec.frame import RemotingCommand
 from remoting.errors import NothingDoneError
-from schemas.codes import ResponseCode
+from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError, SetupError
 from schemas.kv import ORDER_TOPIC_CONFIG
 
@@ -40,7 +41,7 @@ class Method(StrEnum):
 
 async def update_order_conf(
     admin: Admin,
-    topic: Annotated[str, typer.Option("-t", "--topic", help="Topic name.")],
+    topic: TopicName,
     method: Annotated[Method, typer.Option("-m", "--method", help="Action: put, get or delete.")],
     order_conf: Annotated[
         str | None,
@@ -85,7 +86,9 @@ async def delete_kv_config(admin: Admin, namespace: Namespace, key: Key) -> Comm
 async def _delete(admin: Admin, namespace: str, key: str, nothing: str) -> CommandResult:
     """Delete a key. A NameServer answers OK even if it lacks the key, so each one is asked first."""
     unknown = await admin.is_unknown(requests.get_kv_config(namespace, key), ResponseCode.QUERY_NOT_FOUND)
-    await admin.change_each_name_server(requests.delete_kv_config(namespace, key))
+    await admin.change_each_name_server(
+        RemotingCommand(RequestCode.DELETE_KV_CONFIG, {"namespace": namespace, "key": key})
+    )
     return CommandResult(failed=unknown, empty=f"{nothing}: there was nothing to delete" if unknown else "")
 
 
@@ -96,24 +99,26 @@ BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="Broker name
 
 async def wipe_write_perm(admin: Admin, broker_name: BrokerName) -> CommandResult:
     """Remove the write permission of all topics of a broker, on every NameServer."""
-    name = values.not_blank(broker_name, "-b")
-    await admin.change_each_name_server(requests.wipe_write_perm(name), lambda answer: _topics(answer, "wipe", name))
-    return CommandResult()
+    return await _change_write_perm(admin, RequestCode.WIPE_WRITE_PERM_OF_BROKER, broker_name, "wipeTopicCount")
 
 
 async def add_write_perm(admin: Admin, broker_name: BrokerName) -> CommandResult:
     """Set permission 6 (read and write) for all topics of a broker, on every NameServer."""
+    return await _change_write_perm(admin, RequestCode.ADD_WRITE_PERM_OF_BROKER, broker_name, "addTopicCount")
+
+
+async def _change_write_perm(admin: Admin, code: RequestCode, broker_name: str, counted: str) -> CommandResult:
+    """Send a command about a broker's topics. An answer that counts no topic is a failure: the broker is unknown."""
     name = values.not_blank(broker_name, "-b")
-    await admin.change_each_name_server(requests.add_write_perm(name), lambda answer: _topics(answer, "add", name))
+
+    def topics(answer: RemotingCommand) -> str:
+        count = answer.ext(counted)
+        if count == "0":
+            raise NothingDoneError(f"no topic of a broker {name!r} is known there: nothing was changed")
+        return f"{count} topics"
+
+    await admin.change_each_name_server(RemotingCommand(code, {"brokerName": name}), topics)
     return CommandResult()
-
-
-def _topics(answer: RemotingCommand, prefix: str, broker_name: str) -> str:
-    """Return the number of topics in an answer. Raises NothingDoneError for 0, as the NameServer lacks the broker."""
-    count = answer.ext(f"{prefix}TopicCount")
-    if count == "0":
-        raise NothingDoneError(f"no topic of a broker {broker_name!r} is known there: nothing was changed")
-    return f"{count} topics"
 
 
 async def get_namesrv_config(admin: Admin) -> CommandResult:
@@ -137,7 +142,8 @@ async def update_namesrv_config(
 ) -> CommandResult:
     """Change one setting on every NameServer."""
     key = values.one_line(key, "-k")
-    request = requests.update_namesrv_config(key, values.one_line(value, "-v"))
+    line = f"{key}={values.one_line(value, '-v')}\n"
+    request = RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, body=line.encode())
     # a stock NameServer answers OK for an unknown key, and does not store it
     found = (await admin.look(requests.get_namesrv_config())).items()
     without = [

@@ -70,36 +70,6 @@ def _as_java_has_it(config: TopicConfig) -> TopicConfig:
     return msgspec.structs.replace(config, attributes={key: edits[key] for key in hash_order(edits)})
 
 
-def delete_topic_in_broker(topic: str) -> RemotingCommand:
-    """DELETE_TOPIC_IN_BROKER to a broker (deleteTopicInBroker)."""
-    return RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
-
-
-def delete_topic_in_namesrv(topic: str, cluster: str) -> RemotingCommand:
-    """DELETE_TOPIC_IN_NAMESRV to a NameServer (deleteTopicInNameServer)."""
-    return RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic, "clusterName": cluster})
-
-
-def get_broker_runtime_info() -> RemotingCommand:
-    """GET_BROKER_RUNTIME_INFO to a broker (getBrokerRuntimeInfo)."""
-    return RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
-
-
-def get_topic_stats_info(topic: str) -> RemotingCommand:
-    """GET_TOPIC_STATS_INFO to a broker (getTopicStatsInfo)."""
-    return RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
-
-
-def get_topic_config(topic: str) -> RemotingCommand:
-    """GET_TOPIC_CONFIG to a broker (getTopicConfig)."""
-    return RemotingCommand(RequestCode.GET_TOPIC_CONFIG, {"topic": topic, "lo": "true"})
-
-
-def query_topic_consume_by_who(topic: str) -> RemotingCommand:
-    """QUERY_TOPIC_CONSUME_BY_WHO to a broker (queryTopicConsumeByWho)."""
-    return RemotingCommand(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
-
-
 def get_routeinfo_by_topic(topic: str) -> RemotingCommand:
     """GET_ROUTEINFO_BY_TOPIC to a NameServer (getTopicRouteInfoFromNameServer)."""
     return RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
@@ -118,11 +88,6 @@ def get_all_topic_list() -> RemotingCommand:
 def put_kv_config(namespace: str, key: str, value: str) -> RemotingCommand:
     """PUT_KV_CONFIG to a NameServer (putKVConfigValue)."""
     return RemotingCommand(RequestCode.PUT_KV_CONFIG, {"namespace": namespace, "key": key, "value": value})
-
-
-def delete_kv_config(namespace: str, key: str) -> RemotingCommand:
-    """DELETE_KV_CONFIG to a NameServer (deleteKVConfigValue)."""
-    return RemotingCommand(RequestCode.DELETE_KV_CONFIG, {"namespace": namespace, "key": key})
 
 
 def get_kv_config(namespace: str, key: str) -> RemotingCommand:
@@ -152,21 +117,6 @@ def merge_order_conf(old: str | None, broker_conf: str) -> str:
     return ";".join(by_broker[name] for name in hash_order(by_broker))
 
 
-def wipe_write_perm(broker_name: str) -> RemotingCommand:
-    """WIPE_WRITE_PERM_OF_BROKER to a NameServer (wipeWritePermOfBroker)."""
-    return RemotingCommand(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": broker_name})
-
-
-def add_write_perm(broker_name: str) -> RemotingCommand:
-    """ADD_WRITE_PERM_OF_BROKER to a NameServer (addWritePermOfBroker)."""
-    return RemotingCommand(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": broker_name})
-
-
 def get_namesrv_config() -> RemotingCommand:
     """GET_NAMESRV_CONFIG to a NameServer (getNameServerConfig)."""
     return RemotingCommand(RequestCode.GET_NAMESRV_CONFIG)
-
-
-def update_namesrv_config(key: str, value: str) -> RemotingCommand:
-    """UPDATE_NAMESRV_CONFIG to a NameServer (updateNameServerConfig, MixAll.properties2String)."""
-    return RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, body=f"{key}={value}\n".encode())

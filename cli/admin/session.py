@@ -149,6 +149,14 @@ class Admin:
         """
         return answers.cluster_info((await self.ask_name_server(requests.get_broker_cluster_info())).body)
 
+    async def topic_list(self) -> list[str]:
+        """All topics.
+
+        Raises:
+            ClientError, AnswerBodyError: No answer.
+        """
+        return answers.topic_list((await self.ask_name_server(requests.get_all_topic_list())).body)
+
     async def order_conf(self, topic: str) -> str | None:
         """A topic's order configuration, or None if the NameServer has none.
 
@@ -172,18 +180,24 @@ class Admin:
         return await self._call(server, request)
 
     async def read_each(
-        self, servers: Sequence[Server], request: RemotingCommand, decode: Callable[[bytes], T]
+        self,
+        servers: Sequence[Server],
+        request: RemotingCommand,
+        decode: Callable[[bytes], T],
+        lacking: ResponseCode | None = None,
     ) -> list[tuple[Server, T | None]]:
         """Ask several servers, and decode the bodies of their answers.
 
-        If a server fails or its answer is invalid, its result is missing (None) and an outcome is noted.
+        If a server fails or its answer is invalid, its result is missing (None) and an outcome is noted. No outcome is
+        noted for the code `lacking`, by which a server says that it does not have the thing.
         """
         found: list[tuple[Server, T | None]] = []
         for server in self.visit(servers, _name(request)):
             try:
                 found.append((server, decode((await self.read(server, request)).body)))
             except (ClientError, answers.AnswerBodyError) as error:
-                self.note_failure(server, request, error)
+                if not isinstance(error, AnswerError) or error.code != lacking:
+                    self.note_failure(server, request, error)
                 found.append((server, None))
         return found
 

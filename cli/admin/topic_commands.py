@@ -21,6 +21,7 @@ from cli.admin.clusters import (
     cluster_masters,
     groups_without_master,
 )
+from cli.admin.command import TopicName
 from cli.admin.java_hash import hash_order
 from cli.admin.report import CommandResult
 from cli.admin.session import NAME_SERVER, Admin
@@ -28,7 +29,7 @@ from cli.output import Output, warn
 from clients.broker.topic_config import TopicConfig
 from remoting.codec.frame import RemotingCommand
 from schemas.broker import MASTER_ID
-from schemas.codes import ResponseCode
+from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import SetupError
 from schemas.route import TopicRouteData
 
@@ -39,7 +40,7 @@ BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="Addr
 ClusterName = Annotated[
     str | None, typer.Option("-c", "--clusterName", help="Cluster. The command goes to all its masters.")
 ]
-TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
+Perm = Annotated[int, typer.Option("-p", "--perm", help="Permission: 2 (write), 4 (read) or 6 (both).")]
 
 ONE_BROKER = "broker"
 """Placeholder for the brokerName of the address after -b. The broker need not be registered."""
@@ -57,9 +58,7 @@ async def update_topic(
     write_queue_nums: Annotated[
         int, typer.Option("-w", "--writeQueueNums", help="Number of write queues.")
     ] = DEFAULT_QUEUE_NUMS,
-    perm: Annotated[
-        int, typer.Option("-p", "--perm", help="Permission: 2 (write), 4 (read) or 6 (both).")
-    ] = DEFAULT_PERM,
+    perm: Perm = DEFAULT_PERM,
     order: Annotated[
         list[str] | None,
         typer.Option("-o", "--order", help="Ordered topic: true or false. As elsewhere, json or table is the output."),
@@ -87,18 +86,12 @@ async def update_topic(
     )
     addr, cluster = values.broker_or_cluster(broker_addr, cluster_name)
     request = requests.update_and_create_topic(config)
-    if addr is not None:
-        if ordered:
-            _ = admin.name_servers  # needed later: raises an error before anything changes
-        await admin.change_each([Server(ONE_BROKER, addr)], request)
-        if ordered:
-            await _order_one_broker(admin, config, addr)
-    else:
-        assert cluster is not None
-        missing = await _change_masters(admin, cluster, request)
-        if ordered:
-            await _order_cluster(admin, config, cluster)
-        admin.note_missing(missing, request, NO_MASTER)
+    if ordered:
+        _ = admin.name_servers  # needed later: raises an error before anything changes
+    missing = await _change_brokers(admin, request, addr, cluster)
+    if ordered:
+        await _set_order_conf(admin, config, addr, cluster)
+    admin.note_missing(missing, request, NO_MASTER)
     return CommandResult(lines=[str(config)])
 
 
@@ -113,6 +106,16 @@ def _order(admin: Admin, given: list[str]) -> bool:
     return ordered
 
 
+async def _change_brokers(
+    admin: Admin, request: RemotingCommand, addr: str | None, cluster: str | None, name: str = ONE_BROKER
+) -> list[str]:
+    """Send a change to the broker at an address, or to every master of a cluster. Returns as `_change_masters`."""
+    if addr is None:
+        return await _change_masters(admin, cluster or "", request)
+    await admin.change_each([Server(name, addr)], request)
+    return []
+
+
 async def _change_masters(admin: Admin, cluster: str, request: RemotingCommand) -> list[str]:
     """Send a change to every master. Returns the broker names without a master, to be noted after all steps."""
     info = await admin.cluster_info()
@@ -120,22 +123,19 @@ async def _change_masters(admin: Admin, cluster: str, request: RemotingCommand) 
     return groups_without_master(info, cluster)
 
 
-async def _order_one_broker(admin: Admin, config: TopicConfig, addr: str) -> None:
-    """Add the broker to the topic's order configuration, and keep the other brokers there."""
-    merged = ""
-    if not admin.failed:  # otherwise the request is only noted and not sent
-        name = broker_name_of(await admin.cluster_info(), addr)
-        old = await admin.order_conf(config.topic_name)
-        merged = requests.merge_order_conf(old, f"{name}:{config.write_queue_nums}")
-    await admin.change_each_name_server(requests.put_order_conf(config.topic_name, merged), lambda _: merged)
+async def _set_order_conf(admin: Admin, config: TopicConfig, addr: str | None, cluster: str | None) -> None:
+    """Set the topic's order configuration.
 
-
-async def _order_cluster(admin: Admin, config: TopicConfig, cluster: str) -> None:
-    """Set the topic's order configuration to all brokers of the cluster, with or without a master."""
+    A broker at an address is added, and the others stay. Otherwise it becomes all brokers of the cluster, with or
+    without a master.
+    """
     order_conf = ""
     if not admin.failed:  # otherwise the request is only noted and not sent
-        names = cluster_broker_names(await admin.cluster_info(), cluster)
+        info = await admin.cluster_info()
+        names = cluster_broker_names(info, cluster or "") if addr is None else [broker_name_of(info, addr)]
         order_conf = ";".join(f"{name}:{config.write_queue_nums}" for name in names)
+        if addr is not None:
+            order_conf = requests.merge_order_conf(await admin.order_conf(config.topic_name), order_conf)
     await admin.change_each_name_server(requests.put_order_conf(config.topic_name, order_conf), lambda _: order_conf)
 
 
@@ -153,18 +153,14 @@ async def update_topic_list(
         raise SetupError(f"-f {filename}: {error.strerror}") from error
     configs = values.topic_configs(content, str(filename))
     request = requests.update_and_create_topic_list(configs)
-    if addr is not None:
-        await admin.change_each([Server(ONE_BROKER, addr)], request)
-    else:
-        assert cluster is not None
-        admin.note_missing(await _change_masters(admin, cluster, request), request, NO_MASTER)
+    admin.note_missing(await _change_brokers(admin, request, addr, cluster), request, NO_MASTER)
     return CommandResult(lines=[str(config) for config in configs])
 
 
 async def update_topic_perm(
     admin: Admin,
     topic: TopicName,
-    perm: Annotated[int, typer.Option("-p", "--perm", help="Permission: 2 (write), 4 (read) or 6 (both).")],
+    perm: Perm,
     broker_addr: BrokerAddr = None,
     cluster_name: ClusterName = None,
 ) -> CommandResult:
@@ -184,16 +180,11 @@ async def update_topic_perm(
         perm=perm,
     )
     request = requests.update_and_create_topic(config)
-    if addr is not None:
-        name = _master_name(route, addr)
-        if any(row.broker_name == name and row.perm == perm for row in route.queue_datas):
-            return CommandResult(lines=[f"{topic} on {name} has permission {perm} already."], data={"unchanged": True})
-        _warn_of_queue_nums(route)
-        await admin.change_each([Server(name, addr)], request)
-    else:
-        assert cluster is not None
-        _warn_of_queue_nums(route)
-        admin.note_missing(await _change_masters(admin, cluster, request), request, NO_MASTER)
+    name = ONE_BROKER if addr is None else _master_name(route, addr)
+    if any(row.broker_name == name and row.perm == perm for row in route.queue_datas) and addr is not None:
+        return CommandResult(lines=[f"{topic} on {name} has permission {perm} already."], data={"unchanged": True})
+    _warn_of_queue_nums(route)
+    admin.note_missing(await _change_brokers(admin, request, addr, cluster, name), request, NO_MASTER)
     return CommandResult(lines=[str(config)])
 
 
@@ -228,13 +219,14 @@ async def delete_topic(
     """Delete a topic from the masters of a cluster, then from every NameServer."""
     topic = values.topic_to_delete(topic)
     cluster = values.not_blank(cluster_name, "-c")
-    request = requests.delete_topic_in_broker(topic)
+    request = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     # brokers and NameServers answer OK for a topic that they do not have
     unknown = await admin.is_unknown(requests.get_routeinfo_by_topic(topic), ResponseCode.TOPIC_NOT_EXIST)
     missing = await _change_masters(admin, cluster, request)
     by_address = {server.address for server in admin.name_servers}
     servers = [Server(NAME_SERVER, address) for address in hash_order(by_address)]
-    await admin.change_each(servers, requests.delete_topic_in_namesrv(topic, cluster))
+    fields = {"topic": topic, "clusterName": cluster}
+    await admin.change_each(servers, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, fields))
     admin.note_missing(missing, request, NO_MASTER)
     nothing = f"no NameServer of -n knew a topic {topic!r}: there was nothing to delete" if unknown else ""
     return CommandResult(failed=unknown, empty=nothing)

@@ -30,13 +30,15 @@ import typer
 from cli.admin import answers, requests, values
 from cli.admin.answers import AnswerBodyError, TopicOffset
 from cli.admin.clusters import NoSuchClusterError, Server, cluster_of, select_broker_addr
+from cli.admin.command import TopicName
 from cli.admin.java_hash import hash_order
 from cli.admin.report import CommandResult
 from cli.admin.session import NAME_SERVER, Admin
 from clients.broker.topic_config import perm_text
 from clients.route.queues import METADATA_SCOPE_GLOBAL, MessageQueue, mock_broker_name, topic_subscribe_info
+from remoting.codec.frame import RemotingCommand
 from remoting.errors import AnswerError, ClientError
-from schemas.codes import ResponseCode
+from schemas.codes import RequestCode, ResponseCode
 from schemas.rocketmq_json import decode, encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, TopicRouteData
 from schemas.topic_names import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
@@ -131,8 +133,6 @@ def _offset(topic: str, pieces: list[MappingItem], physical: Mapping[MessageQueu
 
 NO_TOPIC = "this NameServer lists no topic"
 
-TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
-
 
 async def topic_list(
     admin: Admin,
@@ -143,16 +143,15 @@ async def topic_list(
     """List all topics of a NameServer."""
     if cluster_model:
         return await _topics_with_clusters(admin)
-    topics = sorted(answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body))
+    topics = sorted(await admin.topic_list())
     return CommandResult(lines=topics, data={"topicList": topics}, empty="" if topics else NO_TOPIC)
 
 
 async def _topics_with_clusters(admin: Admin) -> CommandResult:
     info = await admin.cluster_info()
-    listed = answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body)
     found = []
     # The bar counts topics. Each topic needs up to three requests.
-    names = [Server(topic, "") for topic in hash_order(listed)]
+    names = [Server(topic, "") for topic in hash_order(await admin.topic_list())]
     for topic, _ in admin.visit(names, "topic"):
         if not topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
             found.append((topic, *await _cluster_and_groups(admin, info, topic)))
@@ -178,7 +177,7 @@ async def _cluster_and_groups(admin: Admin, info: ClusterInfo, topic: str) -> tu
         data = _first_broker(await admin.route(topic), topic)
         cluster = next(iter(cluster_of(info, data.broker_name)), "")
         data_again = _first_broker(await admin.route(topic), topic)  # stock mqadmin asks twice
-        request = requests.query_topic_consume_by_who(topic)
+        request = RemotingCommand(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
         server = Server(data_again.broker_name, select_broker_addr(data_again) or "")
         groups = answers.group_list((await admin.read(server, request)).body)
     except (ClientError, AnswerBodyError) as error:
@@ -262,7 +261,8 @@ async def topic_status(
     ]
     offsets: dict[MessageQueue, TopicOffset] = {}
     put_tps = 0.0
-    for _, stats in await admin.read_each(servers, requests.get_topic_stats_info(topic), answers.topic_stats):
+    request = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+    for _, stats in await admin.read_each(servers, request, answers.topic_stats):
         if stats is not None:
             offsets.update(stats.offsets)
             put_tps += stats.topic_put_tps
@@ -287,17 +287,9 @@ async def topic_status(
 
 async def _mapping_details(admin: Admin, servers: Sequence[Server], topic: str) -> list[MappingDetail]:
     """Return the mappings of a static topic from its brokers, or an empty list for other topics."""
-    request = requests.get_topic_config(topic)
-    found = []
-    for server in servers:
-        try:
-            detail = mapping_detail((await admin.read(server, request)).body)
-            if detail is not None:
-                found.append(detail)
-        except (ClientError, AnswerBodyError) as error:
-            if not isinstance(error, AnswerError) or error.code != ResponseCode.TOPIC_NOT_EXIST:
-                admin.note_failure(server, request, error)
-    return found
+    request = RemotingCommand(RequestCode.GET_TOPIC_CONFIG, {"topic": topic, "lo": "true"})
+    found = await admin.read_each(servers, request, mapping_detail, lacking=ResponseCode.TOPIC_NOT_EXIST)
+    return [detail for _, detail in found if detail is not None]
 
 
 def _when(timestamp_ms: int) -> str:
