@@ -7,7 +7,6 @@ The checks do not write, do not connect, and import only fast modules. Every err
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import pwd
 import re
@@ -313,17 +312,11 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
     lake_dir = place.folder
     if not lake_dir.is_dir():
         return
-    from lake.delta.ddl import LOCK_FILE, check_format, lock_lake
+    from lake.delta.ddl import check_format, is_locked, lock_lake
 
     check_format(lake_dir)
-    lock = lake_dir / LOCK_FILE
-    if not fold or not lock.exists():
-        return
-    with lock.open() as probe:  # for reading, as the file has the process that holds the lake
-        try:
-            fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            lock_lake(lake_dir).close()
+    if fold and is_locked(lake_dir):
+        lock_lake(lake_dir).close()
 
 
 def check_gateway(config: Path | None, environ: Mapping[str, str]) -> HttpSettings:

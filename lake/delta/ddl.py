@@ -69,6 +69,19 @@ def lock_lake(lake_dir: Path) -> IO[str]:
     return lock
 
 
+def is_locked(lake_dir: Path) -> bool:
+    """Return True if a fold holds the lake. Leaves no lock that would block a fold."""
+    try:
+        # for reading, as the file has the process that holds the lake
+        with (lake_dir / LOCK_FILE).open(encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     """Open every table, and create missing tables.
 

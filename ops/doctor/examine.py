@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from lake.checkpoint import check_compatible
 from lake.commits import commits_between, needs_from
-from lake.delta.ddl import LAKE_FILE, LOCK_FILE, check_format
+from lake.delta.ddl import LAKE_FILE, check_format, is_locked
 from ops.backup.marker import MARKER, read_marker
 from ops.doctor.findings import HARMLESS, REMAINS, Finding, Kind
 from ops.doctor.log import ExaminedLog, examine_log, record_at
@@ -113,7 +112,7 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
     if read_marker(data_dir) is not None:
         found.findings.append(Finding(Kind.RESTORE, str(data_dir / MARKER), "shows that a restore was interrupted"))
     if lake_dir.is_dir():
-        found.fold_runs = _is_held(lake_dir / LOCK_FILE)
+        found.fold_runs = is_locked(lake_dir)
         _examine_lake(found, thorough=thorough)
     if log_path is not None:
         found.log = examine_log(log_path, found.needs_from)
@@ -202,15 +201,3 @@ def _examine_checkpoint(found: Examination) -> None:
     verdict = check_compatible(found.checkpoint_dir, found.last)
     if not verdict.goes_on:
         found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(found.checkpoint_dir), verdict.why))
-
-
-def _is_held(lock: Path) -> bool:
-    """Return True if a fold holds the lake. Leaves no lock that would block a fold."""
-    try:
-        with lock.open(encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
