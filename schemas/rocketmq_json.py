@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from schemas.broker import Int, TopicQueueMappingInfo
+from schemas.broker import TopicQueueMappingInfo
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 
 T = TypeVar("T")
@@ -220,16 +220,6 @@ def encode_mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> bytes:
     return _encode(_mapping(info, numeric_keys=numeric_keys))
 
 
-class _ReadQueueData(msgspec.Struct, rename="camel"):
-    """QueueData as any release writes it."""
-
-    broker_name: str
-    read_queue_nums: Int = 0
-    write_queue_nums: Int = 0
-    perm: Int = 0
-    topic_sys_flag: Int = 0
-
-
 class _ReadBrokerData(msgspec.Struct, rename="camel"):
     """BrokerData as any release writes it: 4.x has no enableActingMaster, 3.x no cluster."""
 
@@ -253,7 +243,7 @@ class _ReadRoute(msgspec.Struct, rename="camel"):
     """TopicRouteData as any release writes it."""
 
     broker_datas: list[_ReadBrokerData] | None = None
-    queue_datas: list[_ReadQueueData] | None = None
+    queue_datas: list[QueueData] | None = None
     filter_server_table: dict[str, list[str]] | None = None
     order_topic_conf: str | None = None
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
@@ -281,7 +271,7 @@ def decode_topic_route(data: bytes) -> TopicRouteData:
         broker_datas=[group.data() for group in found.broker_datas or ()],
         filter_server_table=found.filter_server_table or {},
         order_topic_conf=found.order_topic_conf,
-        queue_datas=msgspec.convert(found.queue_datas or [], list[QueueData], from_attributes=True),
+        queue_datas=found.queue_datas or [],
         topic_queue_mapping_by_broker=found.topic_queue_mapping_by_broker,
     )
 

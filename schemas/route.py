@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import msgspec
 
-from schemas.broker import TopicQueueMappingInfo
+from schemas.broker import Int, TopicQueueMappingInfo
 
 
 class QueueData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A topic's queues on one broker group."""
+    """A topic's queues on one broker group. Some releases leave numbers out, which then are 0."""
 
     broker_name: str
-    perm: int
-    read_queue_nums: int
-    topic_sys_flag: int
-    write_queue_nums: int
+    perm: Int = 0
+    read_queue_nums: Int = 0
+    topic_sys_flag: Int = 0
+    write_queue_nums: Int = 0
 
 
 class BrokerData(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
