@@ -352,11 +352,5 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _to_arrow(records: Sequence[LogRecord], time_ms: int, shards: int) -> pa.RecordBatch:
     shard_column, times_ms, data = zip(*pack(records, time_ms, shards), strict=True)
     times_us = [time_ms * 1000 for time_ms in times_ms]
-    return pa.record_batch(
-        [
-            pa.array(shard_column, pa.int32()),
-            pa.array(times_us, pa.timestamp("us", tz="UTC")),
-            pa.array(data, pa.binary()),
-        ],
-        schema=_ARROW_SCHEMA,
-    )
+    columns = zip((shard_column, times_us, data), _ARROW_SCHEMA.types, strict=True)
+    return pa.record_batch([pa.array(values, kind) for values, kind in columns], schema=_ARROW_SCHEMA)
