@@ -42,7 +42,6 @@ from clients.broker.config import BrokerConfig
 from clients.broker.sending import SendRequest, check_name, check_queue
 from clients.broker.topic_config import TopicConfig, TopicTable, decode_topic_table
 from clients.broker.topics import Creation, TopicConfigManager
-from runtime.disk import sync_folder
 from schemas.broker import DataVersion
 from schemas.errors import BadRequestError, SetupError
 from schemas.topic_names import RETRY_GROUP_TOPIC_PREFIX
@@ -130,7 +129,11 @@ class TopicFile:
             os.fsync(file.fileno())
         self._back_up()
         temporary.replace(self.path)
-        sync_folder(self.path.parent)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def _back_up(self) -> None:
         if not self.path.exists():
