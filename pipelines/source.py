@@ -299,16 +299,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         deadline = time.monotonic() + (WAIT_S if self._stop_at is None else 0)
         pace = self._pace
         due_s = pace.due_s() if self._stop_at is None else 0.0
+        tail.check_readable_from(start["offset"])
         while True:
-            tail.check_readable_from(start["offset"])
             is_due = time.monotonic() >= due_s or pace.is_hastened()
             end = self._batch_end(tail, BatchEnd(start["offset"], start["timeMs"]), limit, only_full=not is_due)
             if end.offset > start["offset"]:
                 pace.begins()
             elif not is_due and time.monotonic() < deadline:
                 time.sleep(PACE_POLL_S)
+                tail.check_readable_from(start["offset"])  # and learn where the event log ends now
                 continue
-            elif tail.wait_for_change(deadline, POLL_S):
+            elif tail.wait_for_change(deadline, POLL_S):  # for each append, so it asks Kafka nothing more
                 continue
             return {"offset": end.offset, "timeMs": end.time_ms, "log": tail.log_id}
 
