@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.routelake import ROOT, Routelake
+from dev.support.command import told
 from runtime.machine import guard_data
 from runtime.secrets import without_secrets
 from schemas.errors import SetupError, UnavailableError
@@ -75,14 +76,19 @@ def gateway(tmp_path: Path) -> Routelake:
     return Routelake(tmp_path / "data", "gateway")
 
 
-@pytest.mark.parametrize(("options", "others"), [((), 0o077), (("--data-mode", "750"), 0o027)])
-def test_new_files_are_readable_by_their_owner_only(tmp_path: Path, options: tuple[str, ...], others: int) -> None:
-    gateway = Routelake(tmp_path / "data", "gateway", options).start(wait_ready_s=None)
+def test_new_files_are_accessible_as_the_data_mode_says(tmp_path: Path) -> None:
+    guard_data(tmp_path / "data", "750")
+    (tmp_path / "data" / "file").touch()
+    assert [oct(mode) for mode in modes(tmp_path / "data").values()] == ["0o750", "0o640"]
+
+
+def test_new_files_are_readable_by_their_owner_only(gateway: Routelake) -> None:
+    gateway.start(wait_ready_s=None)
     try:
         until_said(gateway.log_path, "serving")
         found = modes(gateway.data_dir)
         assert any(path.endswith("events.db-wal") for path in found)
-        assert not {path: oct(mode) for path, mode in found.items() if mode & others}
+        assert not {path: oct(mode) for path, mode in found.items() if mode & 0o077}
         assert "open to others" not in gateway.log_path.read_text()
     finally:
         gateway.kill()
@@ -102,7 +108,8 @@ def test_a_directory_that_was_open_before_is_said_and_left(gateway: Routelake) -
 
 @pytest.mark.parametrize("mode", ["0", "77", "077", "rwx", "7777", ""])
 def test_an_invalid_data_mode_is_refused(tmp_path: Path, mode: str) -> None:
-    said = run("import sys; sys.argv[0] = 'routelake'; from cli.main import main; main()", "gateway", "--data-dir", str(tmp_path / "d"), "--data-mode", mode)  # fmt: skip
+    code, said = told("gateway", "--data-dir", tmp_path / "d", "--data-mode", mode)
+    assert code == 2
     assert "--data-mode" in said and "Traceback" not in said
     assert not (tmp_path / "d").exists()
 
