@@ -19,7 +19,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
 from api.http.naming_rules import cluster_name_problem
-from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
+from api.http.problems import bad_parameter
 from schemas.codes import MAX_LONG
 
 _SLASH: Final = "\udc2f"
@@ -74,7 +74,7 @@ def check_name(problem: str | None, field: str) -> None:
         Problem: 400.
     """
     if problem is not None:
-        raise fields_problem(BAD_PARAMETER, [FieldError(field, problem)])
+        raise bad_parameter(field, problem)
 
 
 def _cluster(name: str | None) -> str | None:

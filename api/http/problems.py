@@ -11,14 +11,16 @@ Only `problem_of` maps the errors of `schemas.errors` to kinds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 from pydantic.alias_generators import to_snake
 from starlette.responses import Response
 
+from api.http.answers import FieldProblem
 from lake.history.as_of import rfc3339
 from schemas.codes import ResponseCode
 from schemas.errors import (
@@ -103,14 +105,6 @@ RETRY: Final = {"retry-after": "1"}
 """Header of every 503."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """Error of one field. ``field`` is a path: ``topicConfigSerializeWrapper.dataVersion.counter``."""
-
-    field: str
-    message: str
-
-
 _KINDS_OF_ERRORS: Final[Mapping[type, Kind]] = {
     VacuumedError: GONE,
     OtherLakeError: OTHER_LAKE,
@@ -139,7 +133,7 @@ class Problem(RoutelakeError):
         kind: Kind,
         detail: str,
         *,
-        errors: Iterable[FieldError] = (),
+        errors: Sequence[FieldProblem] = (),
         headers: Headers | None = None,
         members: Mapping[str, object] | None = None,
     ) -> None:
@@ -148,9 +142,8 @@ class Problem(RoutelakeError):
         self.detail = detail
         self.headers = dict(headers or {})
         self.members = {name: _plain(value) for name, value in (members or {}).items() if value is not None}
-        listed = [{"field": error.field, "message": error.message} for error in errors]
-        if listed:
-            self.members["errors"] = listed
+        if errors:
+            self.members["errors"] = msgspec.to_builtins(errors)
 
     def response(self) -> Response:
         """Return the answer. Text that is not valid Unicode (from hostile input) is escaped."""
@@ -160,7 +153,12 @@ class Problem(RoutelakeError):
         return Response(body, self.kind.status, headers, MEDIA_TYPE)
 
 
-def fields_problem(kind: Kind, errors: list[FieldError]) -> Problem:
+def bad_parameter(name: str, message: str) -> Problem:
+    """Return the problem about one parameter."""
+    return fields_problem(BAD_PARAMETER, [FieldProblem(field=name, message=message)])
+
+
+def fields_problem(kind: Kind, errors: Sequence[FieldProblem]) -> Problem:
     """Return a problem about fields. Its detail is the first error."""
     first = errors[0]
     named = not first.field or first.message.startswith(first.field)
@@ -187,7 +185,7 @@ def problem_of(error: RoutelakeError) -> Problem:
         case TooLargeError():
             return Problem(TOO_LARGE, text)
         case BadRequestError() if "field" in error.fields:
-            return fields_problem(BAD_PARAMETER, [FieldError(str(error.fields["field"]), text)])
+            return bad_parameter(str(error.fields["field"]), text)
         case BadRequestError():
             return Problem(BAD_REQUEST, text)
     kind = next((_KINDS_OF_ERRORS[each] for each in type(error).__mro__ if each in _KINDS_OF_ERRORS), None)

@@ -20,7 +20,7 @@ from api.gateway.watched_view import WatchedView
 from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.parameters import Format, number, parse_number, wanted_format
-from api.http.problems import BAD_PARAMETER, OTHER_LAKE, FieldError, Problem, busy, fields_problem
+from api.http.problems import OTHER_LAKE, Problem, bad_parameter, busy
 from api.settings.gateway import Reads
 from lake.history.as_of import NOW, AsOf
 from lake.history.change_json import csv_text, json_lines, without_settings
@@ -139,8 +139,7 @@ class PastQuery(ViewQuery):
             Problem: 400.
         """
         if self.past is not None and self.reads is Reads.LIVE:
-            text = "reads=live cannot be combined with as_of: history is in the tables"
-            raise fields_problem(BAD_PARAMETER, [FieldError("reads", text)])
+            raise bad_parameter("reads", "reads=live cannot be combined with as_of: history is in the tables")
 
 
 class Missing(StrEnum):
@@ -324,7 +323,7 @@ def check_once(request: Request) -> None:
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name in seen:
-            raise fields_problem(BAD_PARAMETER, [FieldError(name, "is given twice")])
+            raise bad_parameter(name, "is given twice")
         seen.add(name)
 
 

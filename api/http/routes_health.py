@@ -25,7 +25,7 @@ from api.gateway.metrics import CONTENT_TYPE
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
 from api.http.context import HttpContext, context_of
 from api.http.openapi import json_response, problem_responses, text_response
-from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
+from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, bad_parameter
 from api.http.reads import check_once, uncached
 from api.live_view.replica import LiveReplica
 from api.settings.gateway import Reads
@@ -159,15 +159,11 @@ async def health(request: Request) -> Response:
     """
     context = context_of(request)
     gateway = context.gateway
-    found = HealthAnswer(status="ok")
-    if context.guard.may_see_details(request):
-        found = HealthAnswer(
-            status="ok",
-            version=release(),
-            gateway=gateway.settings.gateway_id,
-            uptime_seconds=round(time.monotonic() - gateway.started_s, 3),
-        )
-    return uncached(found)
+    if not context.guard.may_see_details(request):
+        return uncached(HealthAnswer(status="ok"))
+    uptime_s = round(time.monotonic() - gateway.started_s, 3)
+    name = gateway.settings.gateway_id
+    return uncached(HealthAnswer(status="ok", version=release(), gateway=name, uptime_seconds=uptime_s))
 
 
 @router.get(
@@ -298,7 +294,7 @@ def _is_strict(request: Request, text: str | None) -> bool:
     if text is None:
         return False
     if text.lower() not in ("", "true", "1", "false", "0"):
-        raise fields_problem(BAD_PARAMETER, [FieldError("strict", "must be true, false or empty")])
+        raise bad_parameter("strict", "must be true, false or empty")
     return text.lower() in ("", "true", "1")
 
 

@@ -24,7 +24,7 @@ from api.http.context import context_of
 from api.http.events import EventFilter
 from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, describe_read, problem_responses, text_response
 from api.http.parameters import Format, TopicPath, number
-from api.http.problems import BAD_PARAMETER, NOT_FOUND, TOPIC_NOT_EXIST, FieldError, Kind, Problem, fields_problem
+from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem, bad_parameter
 from api.http.reads import (
     POINT_IN_TIME,
     MissingQuery,
@@ -366,8 +366,7 @@ async def listen_events(
         try:
             after = EpochMark.parse(last_event_id)
         except ValueError:
-            refusal = FieldError("Last-Event-ID", "must be an `id` of these events")
-            raise fields_problem(BAD_PARAMETER, [refusal]) from None
+            raise bad_parameter("Last-Event-ID", "must be an `id` of these events") from None
     reading = await begin(request, query)
     may_go_on = partial(reading.context.guard.still_reads, request)
     wanted = EventFilter(query.topic, query.broker_name)

@@ -15,7 +15,7 @@ from api.http.answers import ActivityAnswer, LifelinesAnswer, ReportAnswer, Repo
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, describe_read
 from api.http.parameters import number
-from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
+from api.http.problems import bad_parameter
 from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
 from lake.history.as_of import rfc3339
@@ -79,7 +79,7 @@ async def get_report(
     of the next page. All pages show the epoch of the first one.
     """
     if query.times is not None and name != FLAPPING:
-        raise fields_problem(BAD_PARAMETER, [FieldError("times", f"is of flapping, not of {name}")])
+        raise bad_parameter("times", f"is of flapping, not of {name}")
     times = TIMES if query.times is None else query.times
     asked = ReportAsked(name=name.value, from_=query.from_, to=query.to, times=times)
     found, position = await ask_history(

@@ -23,14 +23,7 @@ from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, ma
 from api.http.naming_rules import topic_problem
 from api.http.openapi import PAST_PROBLEMS, describe_read
 from api.http.parameters import Cluster, TopicPath, check_name, number, seconds
-from api.http.problems import (
-    BAD_PARAMETER,
-    LISTING_DISABLED,
-    TOPIC_NOT_EXIST,
-    FieldError,
-    Problem,
-    fields_problem,
-)
+from api.http.problems import LISTING_DISABLED, TOPIC_NOT_EXIST, Problem, bad_parameter
 from api.http.reads import (
     MAX_LONG_POLL_S,
     MissingQuery,
@@ -137,7 +130,7 @@ def _from_cursor(cursor: str) -> str:
         padded = cursor + "=" * (-len(cursor) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
-        raise fields_problem(BAD_PARAMETER, [FieldError("cursor", "is not a cursor of this list")]) from None
+        raise bad_parameter("cursor", "is not a cursor of this list") from None
 
 
 def _topic_sums(view: RouteView, topics: Iterable[str]) -> list[TopicSums]:
@@ -195,7 +188,7 @@ async def get_topic_route(request: Request, topic: TopicPath, query: Annotated[R
     reading = await begin(request, query)
     if query.past is not None:
         if query.wait is not None:
-            raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of")])
+            raise bad_parameter("wait", "cannot be combined with as_of")
         return await _past_route(request, reading.context, topic, query.past, is_empty_fine=query.is_empty_fine)
     crowded = False
     if query.wait is not None:

@@ -16,7 +16,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from api.http.problems import BAD_BODY, BAD_PARAMETER, BAD_REQUEST, TOO_LARGE, FieldError, Problem, fields_problem
+from api.http.answers import FieldProblem
+from api.http.problems import BAD_BODY, BAD_PARAMETER, BAD_REQUEST, TOO_LARGE, Problem, fields_problem
 
 MAX_ERRORS: Final = 50
 """Maximum number of errors in an answer."""
@@ -80,25 +81,21 @@ def decode(data: bytes, model: type[_M]) -> _M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise fields_problem(BAD_BODY, field_errors(error.errors(include_url=False, include_input=False))) from None
+        found = error.errors(include_url=False, include_input=False)
+        raise fields_problem(BAD_BODY, _field_problems(found, "field")) from None
 
 
 def parameter_problem(errors: Sequence[Any]) -> Problem:
     """Return the problem for parameters that FastAPI found wrong."""
-    found = [
-        FieldError(path_of(error["loc"][1:]), "there is no such parameter" if _is_extra(error) else _message(error))
+    return fields_problem(BAD_PARAMETER, _field_problems(errors, "parameter", start=1))
+
+
+def _field_problems(errors: Sequence[Any], what: str, start: int = 0) -> list[FieldProblem]:
+    """Return Pydantic's errors as field paths, from ``start`` on, and sentences."""
+    return [
+        FieldProblem(field=path_of(error["loc"][start:]), message=_message(error, what))
         for error in errors[:MAX_ERRORS]
     ]
-    return fields_problem(BAD_PARAMETER, found)
-
-
-def _is_extra(error: Mapping[str, Any]) -> bool:
-    return bool(error["type"] == "extra_forbidden")
-
-
-def field_errors(errors: Sequence[Any]) -> list[FieldError]:
-    """Return Pydantic's errors as field paths and sentences."""
-    return [FieldError(path_of(error["loc"]), _message(error)) for error in errors[:MAX_ERRORS]]
 
 
 def path_of(loc: Sequence[str | int]) -> str:
@@ -117,7 +114,6 @@ def path_of(loc: Sequence[str | int]) -> str:
 
 
 _MESSAGES: Final = {
-    "extra_forbidden": "there is no such field",
     "missing": "is required",
     "int_type": "must be an integer",
     "int_from_float": "must be an integer",
@@ -130,9 +126,11 @@ _MESSAGES: Final = {
 }
 
 
-def _message(error: Mapping[str, Any]) -> str:
+def _message(error: Mapping[str, Any], what: str) -> str:
     kind: str = error["type"]
     context = error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"there is no such {what}"
     if kind in _MESSAGES:
         return _MESSAGES[kind]
     if kind == "greater_than_equal":
