@@ -127,15 +127,12 @@ def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
         raise SetupError(
             f"--http {where}: cannot find {host!r}: {error.strerror}. Name an address of this machine."
         ) from error
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    is_ipv6 = family == socket.AF_INET6
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if reuse_port:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
+        listener = socket.create_server(
+            address, family=family, backlog=_BACKLOG, reuse_port=reuse_port, dualstack_ipv6=is_ipv6
+        )
     except OSError as error:
-        listener.close()
         raise SetupError(f"--http {where} cannot be listened on: {why_not_listening(error)}.") from error
     listener.setblocking(False)
     return listener
