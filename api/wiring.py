@@ -14,6 +14,7 @@ from api.gateway.gateway import Gateway
 from api.gateway.metrics import Metrics, RemotingMeter
 from api.gateway.registrations import Registrations
 from api.http.app import HttpApp, create_app
+from api.http.context import HttpContext
 from api.http.settings import HttpSettings
 from api.remoting.access import RemotingAccess
 from api.remoting.handlers import NameServerHandler
@@ -110,7 +111,7 @@ class GatewayParts:
         Raises:
             SetupError: A token is unusable.
         """
-        return create_app(
+        context = HttpContext(
             self.gateway,
             History(self.gateway.settings.lake),
             settings=self._http,
@@ -119,6 +120,7 @@ class GatewayParts:
             registrations=self.registrations,
             tls=self.tls,
         )
+        return create_app(context)
 
     async def close_remoting(self, drain_s: float) -> None:
         """Finish the requests in progress over remoting. A connection that closes from now on unregisters no broker."""

@@ -12,8 +12,7 @@ alone, so no endpoint mentions them. An answer to OPTIONS grants other sites not
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -25,9 +24,6 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
-from api.gateway.gateway import Gateway
-from api.gateway.metrics import Metrics
-from api.gateway.registrations import Registrations
 from api.http import (
     routes_admin,
     routes_brokers,
@@ -40,15 +36,11 @@ from api.http import (
     routes_reports,
     routes_topics,
 )
-from api.http.auth import Authenticator
-from api.http.body import BodyBudget
 from api.http.bounds import OF_ADDRESS
 from api.http.context import HttpContext, admit
 from api.http.csrf import PROBES, TrustedOrigins
 from api.http.etag import WAITED
-from api.http.events import EventHub
 from api.http.fast_path import FastRoutes
-from api.http.history_pool import HistoryPool
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document, operation_id, operation_of
 from api.http.parameters import path_to_match
 from api.http.problems import (
@@ -68,17 +60,9 @@ from api.http.problems import (
     Problem,
     problem_of,
 )
-from api.http.sessions import Sessions
-from api.http.settings import HttpSettings
 from api.http.validation import parameter_problem
-from api.http.watch import ViewWatch
-from api.settings.gateway import Reads
-from lake.history.history import History
-from nameserver.answers import RouteAnswers
-from remoting.server.refusals import Refusals
 from runtime.version import release
-from schemas.errors import QuotaError, RoutelakeError
-from security.tls_rotation import Tls
+from schemas.errors import RoutelakeError
 
 log = structlog.get_logger("routelake.http")
 
@@ -110,7 +94,6 @@ class HttpApp(FastAPI):
             scope = {**scope, "path": path}
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _head_alone(send)
-        refusal = self.sites.refusal(scope) or self._quota_refusal(scope)
         status = 0
         is_checked = False
 
@@ -121,23 +104,20 @@ class HttpApp(FastAPI):
             await send(message)
 
         try:
-            if refusal is not None:
-                scope["routelake.problem"] = refusal.kind
-                await refusal.response()(scope, receive, counted)
-                return
+            if (refusal := self.sites.refusal(scope)) is not None:
+                raise refusal
+            self._count_read(scope)
             if scope["method"] == "OPTIONS" and (allowed := self.methods(scope)):
                 await Response(None, 204, {"allow": allowed})(scope, receive, counted)
                 return
             self.context.sessions.admit(scope)
-            try:
-                self.context.guard.proofs.check(scope)
-                is_checked = True
-                await self.context.guard.prepare(scope)
-                self._check_parameters(scope)
-            except RoutelakeError as error:
-                await _respond(Request(scope), problem_of(error), error)(scope, receive, counted)
-                return
+            self.context.guard.proofs.check(scope)
+            is_checked = True
+            await self.context.guard.prepare(scope)
+            self._check_parameters(scope)
             await super().__call__(scope, receive, counted)
+        except RoutelakeError as error:
+            await _respond(Request(scope), problem_of(error), error)(scope, receive, counted)
         finally:
             if is_checked:
                 self.context.guard.proofs.record(scope, status)
@@ -170,15 +150,14 @@ class HttpApp(FastAPI):
             found.insert(1, "HEAD")
         return ", ".join([*found, "OPTIONS"] if found else ())
 
-    def _quota_refusal(self, scope: Scope) -> Problem | None:
-        """Refuse a read that exceeds its sender's quota, but never health. A write is counted with its permission."""
-        if scope.get("client") is None or scope["method"] not in _READS or scope["path"] in PROBES:
-            return None
-        try:
+    def _count_read(self, scope: Scope) -> None:
+        """Count a read, but never health, against its sender's quota. A write is counted with its permission.
+
+        Raises:
+            QuotaError: There were too many reads.
+        """
+        if scope.get("client") is not None and scope["method"] in _READS and scope["path"] not in PROBES:
             self.context.guard.count_read(scope)
-        except QuotaError as error:
-            return problem_of(error)
-        return None
 
     def _check_parameters(self, scope: Scope) -> None:
         """Refuse a query with more parameters than any endpoint has, before they are read.
@@ -215,63 +194,12 @@ ROUTERS: Final = (
 """Endpoints of the application."""
 
 
-def create_app(
-    gateway: Gateway,
-    history: History,
-    *,
-    settings: HttpSettings,
-    answers: Mapping[Reads, RouteAnswers],
-    metrics: Metrics,
-    registrations: Registrations,
-    tls: Tls | None = None,
-) -> HttpApp:
-    """Make the application for a started gateway.
-
-    Args:
-        gateway: Gateway for writes and reads. The application must be served on its event loop.
-        history: History that answers ``as_of``, ``changes`` and ``epochs``.
-        settings: Permissions and limits.
-        answers: Caches of encoded routes. The remoting listener shares one of them.
-        metrics: Metrics shared with the remoting listener. They do not observe a gateway yet.
-        registrations: Registrations shared with the remoting listener.
-        tls: State of TLS, for /readyz.
-
-    Raises:
-        SetupError: A setting is unusable.
-    """
+def create_app(context: HttpContext) -> HttpApp:
+    """Make the application. It must be served on its gateway's event loop."""
+    gateway, metrics = context.gateway, context.metrics
+    counts = context.refusals.counts
     metrics.observe(gateway)
-    refusals = Refusals("http", lambda reason: metrics.security.labels(f"http-{reason}").inc())
-    metrics.before_scrape(lambda: gateway.quotas.refused_connections("http-connections", refusals.counts[OF_ADDRESS]))
-
-    def evicted(reason: str, address: object) -> None:
-        refusals.note(reason, str(address), "of the address that holds most")
-
-    pool = HistoryPool(
-        history,
-        threads=settings.history_threads,
-        queue=settings.history_queue,
-        on_evicted=partial(evicted, "evicted-history"),
-    )
-    context = HttpContext(
-        gateway=gateway,
-        registrations=registrations,
-        history=pool,
-        events=EventHub(
-            pool,
-            lambda: gateway.committed.view.commit.mark,
-            settings.max_subscribers,
-            on_evicted=partial(evicted, "evicted-subscriber"),
-        ),
-        settings=settings,
-        guard=Authenticator(settings, gateway.settings.gateway_id, gateway.admission),
-        answers=answers,
-        metrics=metrics,
-        watch=ViewWatch(settings.max_long_polls, on_evicted=partial(evicted, "evicted-long-poll")),
-        budget=BodyBudget(settings.max_bodies_bytes, on_evicted=partial(evicted, "evicted-body")),
-        refusals=refusals,
-        sessions=Sessions(settings.sessions_dir, tls_in_front=settings.tls_in_front),
-        tls=tls,
-    )
+    metrics.before_scrape(lambda: gateway.quotas.refused_connections("http-connections", counts[OF_ADDRESS]))
     for view in (gateway.live_view, gateway.committed):
         view.follow(context.watch.view_moved)
     gateway.committed.follow_epochs(context.events.view_moved)
@@ -287,16 +215,12 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False},
-        exception_handlers={
-            RoutelakeError: _on_routelake_error,
-            RequestValidationError: _on_bad_parameter,
-            HTTPException: _on_http_exception,
-            Exception: _on_defect,
-        },
+        exception_handlers=dict.fromkeys((RoutelakeError, RequestValidationError, HTTPException, Exception), _on_error),
     )
     app.context = context
-    app.sites = TrustedOrigins(settings)
-    app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
+    app.sites = TrustedOrigins(context.settings)
+    answers = context.answers[gateway.settings.reads]
+    app.fast_routes = FastRoutes(gateway, answers, metrics, app.sites, context.guard)
     for router in ROUTERS:
         app.include_router(router, dependencies=[Depends(admit)])
     return app
@@ -311,24 +235,19 @@ def close_app(app: HttpApp) -> None:
     app.context.history.close()
 
 
-async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa: ANN401 (FastAPI's type)
-    return _respond(request, problem_of(error), error)
+async def _on_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, RoutelakeError):
+        problem = problem_of(error)
+    elif isinstance(error, RequestValidationError):
+        problem = parameter_problem(error.errors())
+    elif isinstance(error, HTTPException):
+        problem = _http_problem(request, error)
+    else:  # Starlette raises it again after this answer, so that the server logs its traceback
+        problem = Problem(INTERNAL, "this is a defect: see the gateway's log")
+    return _respond(request, problem, error)
 
 
-async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: ANN401
-    return _respond(request, parameter_problem(error.errors()))
-
-
-async def _on_http_exception(request: Request, error: Any) -> Response:  # noqa: ANN401
-    return _respond(request, _http_problem(request, error))
-
-
-async def _on_defect(request: Request, error: Exception) -> Response:
-    # Starlette raises it again after this answer, so that the server logs its traceback.
-    return _respond(request, Problem(INTERNAL, "this is a defect: see the gateway's log"), error)
-
-
-def _respond(request: Request, problem: Problem, error: Exception | None = None) -> Response:
+def _respond(request: Request, problem: Problem, error: Exception) -> Response:
     request.scope["routelake.problem"] = problem.kind
     if problem.kind is INTERNAL:
         log.error("unexpected error in an HTTP request", path=ascii(request.scope["path"]), error=repr(error))

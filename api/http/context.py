@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that every handler of the HTTP API needs. `create_app` makes them once, and `context_of` returns them."""
+"""Objects that every handler of the HTTP API needs. `context_of` returns them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -21,6 +20,7 @@ from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
 from api.settings.gateway import Reads
+from lake.history.history import History
 from nameserver.answers import RouteAnswers
 from nameserver.view.sorted_topics import SortedTopics, TopicCounts
 from remoting.server.refusals import Refusals
@@ -28,26 +28,58 @@ from security.admission.admission import Sender
 from security.tls_rotation import Tls
 
 
-@dataclass(frozen=True, slots=True)
 class HttpContext:
-    """Objects shared by all handlers. ``history`` reads earlier commits. ``answers`` has one cache for each view."""
+    """Objects shared by all handlers of an application. Used on the gateway's event loop."""
 
-    gateway: Gateway
-    registrations: Registrations
-    history: HistoryPool
-    events: EventHub
-    settings: HttpSettings
-    guard: Authenticator
-    answers: Mapping[Reads, RouteAnswers]
-    metrics: Metrics
-    watch: ViewWatch
-    budget: BodyBudget
-    refusals: Refusals
-    sessions: Sessions
-    tls: Tls | None = None
-    resolver: Resolver = field(default_factory=Resolver)
-    sorted_topics: SortedTopics = field(default_factory=SortedTopics)
-    topic_counts: TopicCounts = field(default_factory=TopicCounts)
+    def __init__(
+        self,
+        gateway: Gateway,
+        history: History,
+        *,
+        settings: HttpSettings,
+        answers: Mapping[Reads, RouteAnswers],
+        metrics: Metrics,
+        registrations: Registrations,
+        tls: Tls | None = None,
+    ) -> None:
+        """Make the objects for a started gateway.
+
+        Args:
+            gateway: Gateway for writes and reads.
+            history: History that answers ``as_of``, ``changes`` and ``epochs``.
+            settings: Permissions and limits.
+            answers: Caches of encoded routes. The remoting listener shares one of them.
+            metrics: Metrics shared with the remoting listener. They do not observe a gateway yet.
+            registrations: Registrations shared with the remoting listener.
+            tls: State of TLS, for /readyz.
+
+        Raises:
+            SetupError: A setting is unusable.
+        """
+        self.gateway, self.settings, self.answers = gateway, settings, answers
+        self.metrics, self.registrations, self.tls = metrics, registrations, tls
+        self.refusals = Refusals("http", lambda reason: metrics.security.labels(f"http-{reason}").inc())
+        self.guard = Authenticator(settings, gateway.settings.gateway_id, gateway.admission)
+        self.sessions = Sessions(settings.sessions_dir, tls_in_front=settings.tls_in_front)
+        self.resolver, self.sorted_topics, self.topic_counts = Resolver(), SortedTopics(), TopicCounts()
+        self.history = HistoryPool(
+            history,
+            threads=settings.history_threads,
+            queue=settings.history_queue,
+            on_evicted=self._note("evicted-history"),
+        )
+        self.events = EventHub(
+            self.history,
+            lambda: gateway.committed.view.commit.mark,
+            settings.max_subscribers,
+            self._note("evicted-subscriber"),
+        )
+        self.watch = ViewWatch(settings.max_long_polls, self._note("evicted-long-poll"))
+        self.budget = BodyBudget(settings.max_bodies_bytes, self._note("evicted-body"))
+
+    def _note(self, reason: str) -> Callable[[str], None]:
+        """Return a callback that counts and logs the evictions of an address."""
+        return lambda address: self.refusals.note(reason, address, "of the address that holds most")
 
     @property
     def events_not_in_tables(self) -> int:

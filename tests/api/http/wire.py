@@ -14,6 +14,7 @@ from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http.app import HttpApp, create_app
 from api.http.bounds import ConnectionBounds
+from api.http.context import HttpContext
 from api.http.csrf import Client
 from api.http.fast_path import FastRoutes
 from api.http.heads import Headers
@@ -179,7 +180,7 @@ def wires(api: HttpApi, **settings: Any) -> tuple[Wire, Wire]:
 
     def app() -> HttpApp:
         metrics = Metrics()
-        return create_app(
+        context = HttpContext(
             gateway,
             history,
             settings=HttpSettings(**settings),
@@ -187,6 +188,7 @@ def wires(api: HttpApi, **settings: Any) -> tuple[Wire, Wire]:
             metrics=metrics,
             registrations=Registrations(gateway, metrics),
         )
+        return create_app(context)
 
     return Wire(app()), Wire(app(), NoRoutes)
 
