@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import time
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote
@@ -46,7 +45,7 @@ from api.gateway.metrics import Metrics
 from api.http.bounds import OF_ADDRESS, ConnectionBounds
 from api.http.fast_path import FastRoutes
 from api.http.heads import HeadError, read_head
-from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, TOO_MANY, Kind, Problem
+from api.http.problems import BAD_REQUEST, BUSY, RETRY, TIMEOUT, TOO_LARGE, TOO_MANY, Kind, Problem
 from api.http.settings import HttpSettings
 from remoting.codec.bounds import address_of
 from remoting.server.refusals import Refusals
@@ -523,12 +522,10 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
             else:
                 self.cycle.break_off()
             return
-        body = json.dumps(kind.body(detail)).encode()
-        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
-        if kind in (BUSY, TOO_MANY):
-            headers |= RETRY
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        self._refusal = b"%b%b\r\n%b" % (STATUS_LINE[kind.status], lines.encode(), body)
+        retry = RETRY if kind is TOO_MANY else {}
+        answer = Problem(kind, detail, headers={"connection": "close", **retry}).response()
+        lines = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
+        self._refusal = b"%b%b\r\n%b" % (STATUS_LINE[kind.status], lines, answer.body)
         if self._is_answered():
             self.transport.write(self._refusal)
             self.transport.close()

@@ -227,20 +227,15 @@ async def _past_route(
                 support_acting_master=settings.support_acting_master,
                 order_message_enable=settings.order_message_enable,
             )
-        except NotFoundError:
-            if not is_empty_fine or topic_problem(topic) is not None:
-                raise
-            return _EMPTY_ROUTE, ReadPosition.of(point.commit)
+        except NotFoundError as error:
+            check_name(topic_problem(topic), "topic")
+            if is_empty_fine:
+                return _EMPTY_ROUTE, ReadPosition.of(point.commit)
+            headers = {"x-routelake-epoch": str(error.fields.get("epoch"))}
+            raise Problem(TOPIC_NOT_EXIST, str(error), headers=headers) from None
         return past.body, ReadPosition.of(past.commit)
 
-    try:
-        body, position = await read_history(request, context, "route", ask)
-    except NotFoundError as error:
-        check_name(topic_problem(topic), "topic")
-        raise Problem(
-            TOPIC_NOT_EXIST, str(error), headers={"x-routelake-epoch": str(error.fields.get("epoch"))}
-        ) from None
-    return answer(request, body, position)
+    return answer(request, *await read_history(request, context, "route", ask))
 
 
 async def _until_changed(request: Request, reading: Reading, topic: str, wait_s: float) -> bool:
