@@ -17,8 +17,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
@@ -32,6 +33,7 @@ from api.http.proofs import PROVEN, SESSION_PATH, Proofs
 from api.http.settings import HttpSettings
 from remoting.codec.bounds import address_of
 from remoting.server.channel import host_and_port
+from runtime.version import PROGRAM
 from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.events import Actor
@@ -64,20 +66,22 @@ _FIELDS_OF_PROXIES: Final = re.compile(
 """Names, with ``-`` for ``_``, of header fields that proxies and load balancers add to what they pass on."""
 
 
-class AuthContext(NamedTuple):
-    """Identity and permissions of a sender.
+class AuthContext(msgspec.Struct, frozen=True, rename="camel"):
+    """Identity and permissions of a sender, and this program, as the console asks for them.
 
     Attributes:
         user: Name of the user; None for an unknown sender.
         may_read: Whether reads pass.
         may_write: Whether all requests pass.
         takes_tokens: Whether a token could give more permissions.
+        program: Command that "Copy as" begins with.
     """
 
     user: str | None
     may_read: bool
     may_write: bool
     takes_tokens: bool
+    program: str
 
 
 class Authenticator:
@@ -284,7 +288,8 @@ class Authenticator:
                     return not verdict.is_refused
             return without_account[role]
 
-        return AuthContext(user, may(Role.READER), may(Role.ADMIN), self._access is not None or bool(self._tokens))
+        takes_tokens = self._access is not None or bool(self._tokens)
+        return AuthContext(user, may(Role.READER), may(Role.ADMIN), takes_tokens, PROGRAM)
 
     def passes_fast(
         self, client: tuple[str, int] | None, headers: Iterable[tuple[bytes, bytes]], has_certificate: bool

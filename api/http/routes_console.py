@@ -14,14 +14,12 @@ from __future__ import annotations
 import hashlib
 import pathlib
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.http.auth import AuthContext
 from api.http.context import context_of
 from api.http.etag import JSON, if_none_match, matches
 from api.http.models import SessionBody
@@ -29,7 +27,6 @@ from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
 from api.http.proofs import SESSION_PATH
 from api.http.reads import uncached
 from api.http.writes import read_body
-from runtime.version import PROGRAM
 
 _CONSOLE: Final = pathlib.Path(__file__).parent.parent / "console"
 STATIC_DIR: Final = _CONSOLE / "static"
@@ -124,8 +121,8 @@ async def console_sites(request: Request) -> Response:
 
 @router.get(SESSION_PATH)
 async def session(request: Request) -> Response:
-    """Return the identity and the permissions of the sender, and the command that "Copy as" begins with."""
-    return _standing_answer(context_of(request).guard.standing(request))
+    """Return the identity and the permissions of the sender (`AuthContext`)."""
+    return uncached(context_of(request).guard.standing(request))
 
 
 @router.post(SESSION_PATH)
@@ -142,7 +139,7 @@ async def begin_session(request: Request) -> Response:
     standing = context.guard.standing(as_if)
     if standing.user is None:
         raise Problem(UNAUTHORIZED, "that token is not known here")
-    return _standing_answer(standing, {"set-cookie": context.sessions.begin(request.scope, token)})
+    return uncached(standing, headers={"set-cookie": context.sessions.begin(request.scope, token)})
 
 
 @router.delete(SESSION_PATH)
@@ -159,17 +156,6 @@ async def console_file(request: Request, file: Annotated[str, Path()]) -> Respon
     if found is None:
         raise Problem(NO_SUCH_ENDPOINT, f"the console has no file {file!r}")
     return _answer(request, found)
-
-
-def _standing_answer(standing: AuthContext, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
-    found = {
-        "user": standing.user,
-        "mayRead": standing.may_read,
-        "mayWrite": standing.may_write,
-        "takesTokens": standing.takes_tokens,
-        "program": PROGRAM,
-    }
-    return uncached(found, headers=headers)
 
 
 def _answer(request: Request, file: StaticFile) -> Response:

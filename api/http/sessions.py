@@ -48,10 +48,11 @@ class Sessions:
         """Start without sessions, or with those that other workers have begun.
 
         Args:
-            folder: Folder that all workers share. None: sessions are kept in this process.
+            folder: Folder that all workers share and only this user may read, created if needed. None: sessions are
+                kept in this process.
             tls_in_front: Whether browsers use https although requests reach this gateway by http.
         """
-        self._tokens = SealedSessionStore(folder)
+        self._store: _Memory | _Folder = _Memory() if folder is None else _Folder(folder)
         self._tls_in_front = tls_in_front
 
     def begin(self, scope: Scope, token: str) -> str:
@@ -66,14 +67,15 @@ class Sessions:
         """
         self.end(scope)
         session = secrets.token_urlsafe(_ID_BYTES)
-        self._tokens.keep(session, token)
+        text = f"{time.monotonic() + SESSION_S} {token}".encode("latin-1")  # all workers share the machine's clock
+        self._store.put(_name(session), AESGCM(_key(session)).encrypt(_NONCE, text, None))
         return f"{self._cookie_name(scope)}={session}; Max-Age={SESSION_S}; {self._attributes(scope)}"
 
     def end(self, scope: Scope) -> str:
         """End the session. Return the Set-Cookie header that makes the browser delete its cookie."""
         session = self._cookie(scope)
         if session is not None:
-            self._tokens.forget(session)
+            self._store.drop(_name(session))
         return f"{self._cookie_name(scope)}=; Max-Age=0; {self._attributes(scope)}"
 
     def admit(self, scope: Scope) -> None:
@@ -84,9 +86,20 @@ class Sessions:
         sent = [value for name, value in scope["headers"] if name == b"sec-fetch-site"]
         if not _OWN_DOING.issuperset(sent) or any(name == b"authorization" for name, _ in scope["headers"]):
             return
-        token = self._tokens.token(session)
+        token = self._token(session)
         if token is not None:
             scope["headers"] = [*scope["headers"], (b"authorization", b"Bearer " + token)]
+
+    def _token(self, session: str) -> bytes | None:
+        """Return the token of a session. None if it has ended."""
+        sealed = self._store.get(_name(session))
+        if sealed is None:
+            return None
+        try:
+            ends_s, _, token = AESGCM(_key(session)).decrypt(_NONCE, sealed, None).partition(b" ")
+        except InvalidTag:
+            return None
+        return token if time.monotonic() < float(ends_s) else None
 
     def _cookie_name(self, scope: Scope) -> str:
         """Return a name with the port: a host's ports share cookies. Browsers accept ``__Host-`` only over https."""
@@ -106,49 +119,6 @@ class Sessions:
             if header == b"cookie" and (found := ours.search(cookies)):
                 return str(found[1].strip(), "latin-1")
         return None
-
-
-class SealedSessionStore:
-    """Tokens by the id of their session, encrypted with a key from that id.
-
-    In a folder that all worker processes of a gateway share, a session begins and ends for all of them at once.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        """Start without tokens, or with those that the folder has.
-
-        Args:
-            folder: Folder that only this user may read, created if needed. None: tokens are kept in memory.
-        """
-        self._store: _Memory | _Folder = _Memory() if folder is None else _Folder(folder)
-
-    def keep(self, session: str, token: str) -> None:
-        """Keep a token for `SESSION_S`.
-
-        Args:
-            session: Id that cannot be guessed, and that no other session has used.
-            token: Token of the holder of the session.
-
-        Raises:
-            UnavailableError: The folder cannot be written.
-        """
-        text = f"{time.monotonic() + SESSION_S} {token}".encode("latin-1")  # all workers share the machine's clock
-        self._store.put(_name(session), AESGCM(_key(session)).encrypt(_NONCE, text, None))
-
-    def token(self, session: str) -> bytes | None:
-        """Return the token of a session. None if it has ended."""
-        sealed = self._store.get(_name(session))
-        if sealed is None:
-            return None
-        try:
-            ends_s, _, token = AESGCM(_key(session)).decrypt(_NONCE, sealed, None).partition(b" ")
-        except InvalidTag:
-            return None
-        return token if time.monotonic() < float(ends_s) else None
-
-    def forget(self, session: str) -> None:
-        """End a session, and delete its token."""
-        self._store.drop(_name(session))
 
 
 class _Memory:

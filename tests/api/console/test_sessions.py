@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.http import routes_console, sessions
+from api.http import auth, sessions
 from api.http.settings import from_environment
 from dev.support.accounts import accounts_file, policy
 from dev.support.http_api import HttpApi, broker, problem
@@ -218,7 +218,7 @@ def test_where_nobody_is_asked_everybody_may(tmp_path: Path, monkeypatch: pytest
     api = HttpApi(tmp_path, fold=False, clock_interval_s=3600.0)
     try:
         assert standing(api) == ANYBODY
-        monkeypatch.setattr(routes_console, "PROGRAM", "routelake")
+        monkeypatch.setattr(auth, "PROGRAM", "routelake")
         assert standing(api)["program"] == "routelake", "as a wheel has it"
         monkeypatch.undo()
         far = api.send("GET", PATH, peer=("192.0.2.7", 4711)).json()
