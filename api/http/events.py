@@ -24,6 +24,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
@@ -74,16 +75,14 @@ class _Ready(NamedTuple):
     text: bytes
 
 
+@dataclass(slots=True, eq=False)
 class _Subscriber:
     """A client that waits to be woken."""
 
-    __slots__ = ("address", "ended", "may_go_on", "woken")
-
-    def __init__(self, address: str, may_go_on: Callable[[], bool] = lambda: True) -> None:
-        self.address = address
-        self.may_go_on = may_go_on
-        self.ended = False
-        self.woken: asyncio.Future[None] | None = None
+    address: str
+    may_go_on: Callable[[], bool]
+    ended: bool = False
+    woken: asyncio.Future[None] | None = None
 
     def goes_on(self) -> bool:
         return not self.ended and self.may_go_on()

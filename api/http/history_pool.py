@@ -17,6 +17,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
@@ -39,21 +40,20 @@ _REMEMBERED: Final = 1024
 _STOPPING = "this gateway is stopping"
 
 
+@dataclass(slots=True, eq=False)
 class _Read:
     """A query and its answer."""
 
-    __slots__ = ("address", "answer", "counts", "interrupt", "kind", "query", "timer")
+    address: str
+    kind: str
+    query: Callable[[], Any]
+    answer: asyncio.Future[Any]
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    counts: bool = False
+    """The read counts against the number of reads at a time."""
+    timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, asker: Asker, query: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
-        self.address, self.kind = asker
-        self.query = query
-        self.answer = answer
-        self.interrupt = Interrupt()
-        self.counts = False
-        """The read counts against the number of reads at a time."""
-        self.timer: asyncio.TimerHandle | None = None
-
-    def refuse(self, error: Exception) -> None:
+    def refuse(self, error: BaseException) -> None:
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -105,7 +105,7 @@ class HistoryPool:
             Problem: There are too many reads, the query took too long, or ``gone`` is done.
         """
         loop = asyncio.get_running_loop()
-        read = _Read(asker, partial(query, self._history), loop.create_future())
+        read = _Read(*asker, partial(query, self._history), loop.create_future())
         if self._free <= 0 and self.waiting >= self._max_waiting:
             self._make_room(read)
         self._waiting.setdefault(read.address, OrderedDict()).setdefault(read.kind, deque()).append(read)
@@ -217,9 +217,8 @@ class HistoryPool:
         if running.cancelled():  # by `close`, before a thread took it
             read.refuse(UnavailableError(_STOPPING))
         elif (error := running.exception()) is not None:
-            if not read.answer.done():  # otherwise no client waits
-                read.answer.set_exception(error)
-        elif not read.answer.done():
+            read.refuse(error)
+        elif not read.answer.done():  # otherwise no client waits
             read.answer.set_result(running.result())
         self._run()
 

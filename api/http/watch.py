@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import Any, Final
@@ -32,22 +33,16 @@ class Woken(Enum):
     """There are too many waits."""
 
 
+@dataclass(slots=True, eq=False)
 class _Wait:
     """A wait for another route of a topic."""
 
-    __slots__ = ("topic", "woken")
-
-    def __init__(self, topic: str, woken: asyncio.Future[Woken]) -> None:
-        self.topic = topic
-        self.woken = woken
+    topic: str
+    woken: asyncio.Future[Woken]
 
     def end(self, why: Woken) -> None:
         if not self.woken.done():
             self.woken.set_result(why)
-
-
-def _crowded(wait: _Wait) -> None:
-    wait.end(Woken.CROWDED)
 
 
 class ViewWatch:
@@ -60,7 +55,7 @@ class ViewWatch:
 
     def __init__(self, max_waiting: int, on_evicted: Callable[[str], None] = lambda _: None) -> None:
         """Start without waits."""
-        self._waiting: FairLimit[_Wait] = FairLimit(max_waiting, _crowded, on_evicted)
+        self._waiting: FairLimit[_Wait] = FairLimit(max_waiting, lambda wait: wait.end(Woken.CROWDED), on_evicted)
         self._closed = False
 
     @property
