@@ -126,43 +126,20 @@ def _ranked(codes: pa.Array, names: list[str]) -> tuple[pa.Array, list[str]]:
 
 def _row_codes(table: pa.Table) -> tuple[pa.Array, list[Row]]:
     """The four integers of each row as one int32 code, and the row of each code."""
-    codes: pa.Array = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
-    known: list[tuple[int, ...]] = [()]
-    packed: list[tuple[int, int]] = []
-    """(least, number of values) of each column packed into `codes`, in addition to the index into `known`.
-
-    The last column has the lowest digits.
-    """
-    size = 1
+    codes: pa.Array = pa.repeat(pa.scalar(0, pa.int32()), table.num_rows)
+    rows: list[tuple[int, ...]] = [()]
     for name in TOPIC_QUEUE_TABLE.value_columns:
-        column = pc.fill_null(table[name], 0)
+        column = pc.fill_null(table[name], 0).combine_chunks()
         bounds = pc.min_max(column)
-        least, count = bounds["min"].as_py(), bounds["max"].as_py() - bounds["min"].as_py() + 1
-        if size * count >= 2**63:
-            codes, known = _numbered(codes, known, packed)
-            packed, size = [], len(known)
-        if count > 1:
-            numbers = column.cast(pa.int64()).combine_chunks()
-            codes = pc.add(pc.multiply(codes, count), pc.subtract(numbers, least))
-        packed.append((least, count))
-        size *= count
-    codes, known = _numbered(codes, known, packed)
-    return codes.cast(pa.int32()), [(read, write, perm, flag) for read, write, perm, flag in known]
-
-
-def _numbered(
-    codes: pa.Array, known: list[tuple[int, ...]], packed: list[tuple[int, int]]
-) -> tuple[pa.Array, list[tuple[int, ...]]]:
-    """Consecutive codes, and the numbers of each code: the known ones, then the packed ones."""
-    encoded = codes.dictionary_encode()
-    found: list[tuple[int, ...]] = []
-    for code in encoded.dictionary.to_pylist():
-        numbers: tuple[int, ...] = ()
-        for least, count in reversed(packed):
-            code, number = divmod(code, count)
-            numbers = (number + least, *numbers)
-        found.append((*known[code], *numbers))
-    return encoded.indices.cast(pa.int64()), found
+        if bounds["min"] == bounds["max"]:
+            rows = [(*row, bounds["min"].as_py()) for row in rows]
+            continue
+        numbers = column.dictionary_encode()
+        values, count = numbers.dictionary.to_pylist(), len(numbers.dictionary)
+        pairs = pc.add(pc.multiply(codes.cast(pa.int64()), count), numbers.indices.cast(pa.int64())).dictionary_encode()
+        rows = [(*rows[pair // count], values[pair % count]) for pair in pairs.dictionary.to_pylist()]
+        codes = pairs.indices
+    return codes, [(read, write, perm, flag) for read, write, perm, flag in rows]
 
 
 def _ints(array: pa.Array) -> memoryview:
