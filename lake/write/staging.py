@@ -9,10 +9,10 @@ files, then its log entry, which makes the commit visible. No data is copied. Re
 The folder is made again from the table at each start. It has nothing that the table lacks, except a commit of a process
 that died before it linked the commit. Source: the Delta transaction protocol, "Delta Log Entries" and "Checkpoints".
 
-Shards write data files (`lake.delta.data_file`), and this module commits them. delta-rs commits files that are only
-added. A partition with replaced rows also needs a file of its change data feed, which the API of delta-rs does not
-support. So this module writes that log entry, with the actions of delta-rs's own MERGE (docs/adr/0021). Both kinds are
-commits in the staging folder. Readers see them after `StagedTable.publish` has linked them into the table.
+Shards write data files (`lake.delta.data_file`), and this module commits them. A partition with replaced rows needs a
+file of its change data feed, which the API of delta-rs does not support. So this module writes the log entries, with
+the actions of delta-rs's own WRITE and MERGE (docs/adr/0021). They are commits in the staging folder. Readers see them
+after `StagedTable.publish` has linked them into the table.
 
 Source: the Delta transaction protocol, "Actions": Commit Provenance Information, Transaction Identifiers, Add File and
 Remove File, Add CDC File.
@@ -32,9 +32,8 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction
 
 from lake.delta.data_file import (
     CHANGE_TYPE,
@@ -180,15 +179,6 @@ class StagedTable:
         shutil.copyfile(old, new)
         return name
 
-    def commit(self, entry: bytes) -> None:
-        """Commit the lines of an entry of the log to `delta`.
-
-        Raises:
-            DeltaError, OSError: storage failed.
-        """
-        write_whole(self.staging / entry_name(self.delta.version() + 1), entry.decode())
-        self.delta.update_incremental()
-
     def checkpoint(self) -> None:
         """Write a checkpoint of the table."""
         self.publish()
@@ -281,22 +271,7 @@ def append_files(
     Raises:
         DeltaError, OSError: storage failed.
     """
-    actions: list[Any] = []
-    partition_by: list[str] = []
-    for values, file in files:
-        partition_by = list(values)
-        name = staged.take(file.path, file.place(values))  # delta-rs encodes it
-        actions.append(AddAction(name, file.size_bytes, values, file.modified_ms, True, file.stats))
-    staged.delta.create_write_transaction(
-        actions,
-        "append",
-        staged.delta.schema(),
-        partition_by,
-        commit_properties=CommitProperties(app_transactions=[transaction]),
-        post_commithook_properties=NO_HOOKS,
-    )
-    staged.delta.update_incremental()
-    staged.publish()
+    _commit(staged, "WRITE", [_add(staged, values, file) for values, file in files], transaction)
 
 
 def change_partitions(
@@ -322,13 +297,15 @@ def change_partitions(
         if partition.added is not None:
             actions.append(_add(staged, partition.values, partition.added))
         actions.append(_feed(staged, table, partition))
-    info = commit_info("MERGE", {})
-    # The transaction comes last, as in delta-rs's entries: a truncated entry then lacks it
-    # (`lake.delta.log`).
-    end = {
-        "txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": time.time_ns() // 1_000_000}
-    }
-    staged.commit(encode_entry([info, *actions, end]))
+    _commit(staged, "MERGE", actions, transaction)
+
+
+def _commit(staged: StagedTable, operation: str, actions: Iterable[dict[str, Any]], transaction: Transaction) -> None:
+    # The transaction comes last, as in delta-rs's entries: a truncated entry then lacks it (`lake.delta.log`).
+    end = {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": time.time_ns() // 1_000_000}
+    entry = encode_entry([commit_info(operation, {}), *actions, {"txn": end}])
+    write_whole(staged.staging / entry_name(staged.delta.version() + 1), entry.decode())
+    staged.delta.update_incremental()
     staged.publish()
 
 
