@@ -23,8 +23,7 @@ from lake.write.arrow import (
     QUARANTINE_SCHEMA,
     Cause,
     ChangeRows,
-    NetChanges,
-    live_rows,
+    net_operations,
     operations,
     outcome_entry,
     to_ipc,
@@ -156,12 +155,11 @@ class ShardFold:
         self._shard = shard
         self._topics = ShardTopics(topics)
         groups = {name: replace(group, topics=self._topics.table(name)) for name, group in shard.state.groups.items()}
-        self._start = dict(groups)
+        self._start = replace(shard.state, groups=dict(groups))
         self._state = replace(shard.state, groups=groups)
         self._outbox, self._history_file, self._topic_files = files
         self._few_topics: list[pa.Table] = []
         self._topic_parts = TopicParts(self._few_topics.append, self._history_file)
-        self._net = NetChanges()
         self._change_rows = ChangeRows()
         self._outcomes: list[dict[str, Any]] = []
         self._quarantine: list[dict[str, Any]] = []
@@ -200,8 +198,8 @@ class ShardFold:
                 self._audit(event, at, Outcome(REJECTED, QUARANTINED))
         self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
         if self._topics.are_many:
-            self._topic_files.write(self._start, self._state.groups)
-            self._topics.spill(self._state.groups, self._start.values())
+            self._topic_files.write(self._start.groups, self._state.groups)
+            self._topics.spill(self._state.groups, self._start.groups.values())
 
     def finish(self) -> Shard:
         """Write changed topics back, and return the state of the shard to store."""
@@ -215,16 +213,12 @@ class ShardFold:
         put = self._outbox.add
         if (history := self._history_file.close()) is not None:
             put("history", _json.encode(history))
-        self._topic_files.write(self._start, self._state.groups)
+        self._topic_files.write(self._start.groups, self._state.groups)
         if partitions := self._topic_files.partitions():
             put("partitions", _json.encode(partitions))
-        net = self._net.operations()
-        net.pop(BROKER_LIVE_TABLE.name, None)  # reported as liveness below
-        for table_name, ops in net.items():
-            put(f"ops:{table_name}", to_ipc(operations(_TABLES[table_name], ops)))
-        live = list(live_rows(self._start, self._state.groups, full=self._full))
-        if live:
-            put("live", to_ipc(operations(BROKER_LIVE_TABLE, live)))
+        for name, rows in net_operations(self._start, self._state, full=self._full).items():
+            kind = "live" if name == BROKER_LIVE_TABLE.name else f"ops:{name}"
+            put(kind, to_ipc(operations(_TABLES[name], rows)))
         self._hand_on_changes()
         if self._outcomes:
             put("outcomes", _json.encode(self._outcomes))
@@ -248,7 +242,6 @@ class ShardFold:
             return
         actor = _json.encode(change.event.actor).decode() if change.event is not None else None
         cause = Cause(change.at.offset, change.at.now_ms, command_of(change), actor)
-        self._net.add(rows)
         self._change_rows.add(rows, cause, first_seq=len(topics.topics) if topics else 0)
         if self._change_rows.text_bytes > _CHANGES_PART_BYTES:
             self._hand_on_changes()

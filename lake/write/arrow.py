@@ -12,20 +12,28 @@ Outcomes of commands become rows of routeChangeTable after those of all shards a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
 from lake.delta.types import ARROW_TYPES, arrow_schema
-from nameserver.state_machine.changes import LIVENESS_COLUMNS, RowChange, command_name, is_liveness_only
-from nameserver.state_machine.rows import rows_of
-from nameserver.state_machine.state import At, BrokerGroup, Outcome
+from nameserver.state_machine.changes import (
+    LIVENESS_COLUMNS,
+    RowChange,
+    command_name,
+    is_liveness_only,
+    row_changes,
+    row_differences,
+)
+from nameserver.state_machine.rows import kv_rows, rows_of
+from nameserver.state_machine.state import At, BrokerGroup, Outcome, RouteState
 from schemas.events import AnyEvent
 from schemas.outcomes import APPLIED
 from schemas.tables import (
     BROKER_LIVE_TABLE,
+    KV_CONFIG_TABLE,
     QUARANTINE_TABLE,
     ROUTE_CHANGE_TABLE,
     Table,
@@ -78,51 +86,37 @@ def operations(table: Table, rows: Iterable[OperationRow]) -> pa.Table:
     )
 
 
-def live_rows(
-    start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup], *, full: bool
-) -> Iterator[OperationRow]:
-    """Rows of brokerLiveTable of the changed groups, or of all with ``full`` (at the start of a driver run).
+def net_operations(start: RouteState, end: RouteState, *, full: bool) -> dict[str, list[OperationRow]]:
+    """Operations that lead from one state of a shard to another, by table name, except those of topicQueueTable.
 
-    Their operations are UPDATE, DELETE and LIVENESS.
+    Args:
+        start: state at the start of the micro-batch.
+        end: state at its end.
+        full: with all rows of brokerLiveTable, also unchanged ones (at the start of a driver run).
     """
-    for name in dict.fromkeys([*start, *groups]):
-        before, after = start.get(name), groups.get(name)
-        if before is after and not full:
-            continue
-        old = rows_of(BROKER_LIVE_TABLE, before) if before is not None else {}
-        new = rows_of(BROKER_LIVE_TABLE, after) if after is not None else {}
-        for key, values in new.items():
-            was = old.get(key)
-            if full or was != values:
-                yield key, values, LIVENESS if is_liveness_only(was, values) else UPDATE
-        for key in old:
-            if key not in new:
-                yield key, None, DELETE
+    net: dict[str, list[OperationRow]] = {}
 
+    def add(change: RowChange) -> None:
+        table, key, before, after = change
+        op = INSERT if before is None else DELETE if after is None else UPDATE
+        if table is BROKER_LIVE_TABLE and after is not None:
+            op = LIVENESS if is_liveness_only(before, after) else UPDATE
+        net.setdefault(table.name, []).append((key, after, op))
 
-class NetChanges:
-    """Net changes per table when several changes of one batch touch the same rows."""
-
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, tuple[Any, ...]], tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]] = {}
-        """First and present values of each row."""
-
-    def add(self, changes: Iterable[RowChange]) -> None:
-        """Add changes, in their order."""
-        for change in changes:
-            row = (change.table.name, change.key)
-            known = self._rows.get(row)
-            self._rows[row] = (change.before if known is None else known[0], change.after)
-
-    def operations(self) -> dict[str, list[OperationRow]]:
-        """Operations by table name."""
-        net: dict[str, list[OperationRow]] = {}
-        for (table, key), (before, after) in self._rows.items():
-            if before == after:
-                continue
-            op = INSERT if before is None else DELETE if after is None else UPDATE
-            net.setdefault(table, []).append((key, after, op))
-        return net
+    for name in dict.fromkeys([*start.groups, *end.groups]):
+        nothing = BrokerGroup(name)
+        before, after = start.groups.get(name, nothing), end.groups.get(name, nothing)
+        for change in row_changes(before, after, with_liveness=True):
+            add(change)
+        if full:
+            known = rows_of(BROKER_LIVE_TABLE, before)
+            for key, values in rows_of(BROKER_LIVE_TABLE, after).items():
+                if known.get(key) == values:
+                    add(RowChange(BROKER_LIVE_TABLE, key, values, values))
+    if start.kv is not end.kv:
+        for change in row_differences(KV_CONFIG_TABLE, kv_rows(start.kv), kv_rows(end.kv)):
+            add(change)
+    return net
 
 
 class Cause(msgspec.Struct, frozen=True, array_like=True):
