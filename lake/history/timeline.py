@@ -7,6 +7,7 @@ at that time. Adjacent intervals differ. A deleted topic or removed broker has a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import groupby
@@ -113,13 +114,19 @@ def broker_timeline(
 
 
 class _Begin(NamedTuple):
-    """Start of a state. Steps ``first`` to ``done`` (not included) of a list led to it."""
+    """Start of a state, with the parts of the state by broker group.
 
-    time: datetime
-    epoch: int
-    cause: Cause
+    Attributes:
+        first: Index of the first step that led to it.
+        last: Last step that led to it.
+        cause: Last step that changed the state.
+        parts: The state.
+    """
+
     first: int
-    done: int
+    last: RowStep
+    cause: RowStep
+    parts: dict[str, dict[str, Any]]
 
 
 _Number = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
@@ -138,8 +145,8 @@ class _End(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def of(cls, begin: _Begin) -> _End:
         """End of an interval at the start of the next one."""
-        cause = begin.cause
-        return cls(to_us(begin.time), begin.epoch, cause.command, cause.actor, cause.offset)
+        epoch, cause = begin.cause.epoch, begin.cause.cause
+        return cls(to_us(begin.last.shows_from), epoch, cause.command, cause.actor, cause.offset)
 
     @property
     def time(self) -> datetime:
@@ -175,7 +182,7 @@ class _Asked(NamedTuple):
 
 
 _PartOf = Callable[[Rows, str], Part]
-_Shown = Callable[[dict[str, Part]], dict[str, Any]]
+_Shown = Callable[[dict[str, dict[str, Any]]], dict[str, Any]]
 _SHOWS_FROM: Final = attrgetter("shows_from")
 
 
@@ -202,79 +209,72 @@ def _page(
     with history.reading_changes() as table:
         condition = " AND ".join([f"({where(table)})", *terms])
         ground, steps = newest_steps(history, table, condition, asked.max_steps)
-    rows: Rows = {}
-    for step in ground:
-        _apply_step(rows, step)
-    begins = list(_begins(steps, part_of, _copy_rows(rows)))
-    held = (
-        0
-        if from_ is None
-        else sum(from_.shows(step.epoch, step.event_time) for step in (steps[begin.done - 1] for begin in begins))
-    )
-    begins = begins[max(0, held - 1) :]
-    wanted = begins[-asked.limit :]
-    states = _states(steps, part_of, shown, [begin.done for begin in wanted], rows)
+    kept: deque[_Begin] = deque()
+    size, is_older = 0, bool(ground)
+    for begin in _begins(ground, steps, part_of):
+        if from_ is not None and from_.shows(begin.last.epoch, begin.last.event_time):
+            kept.clear()
+            size, is_older = 0, False
+        kept.append(begin)
+        size += len(begin.parts)
+        while len(kept) > 1 and (len(kept) > asked.limit or size > MAX_SHOWN):
+            size -= len(kept.popleft().parts)
+            is_older = True
     last = None if place is None else place.end
-    ends = [*map(_End.of, wanted[1:]), last]
-    intervals = [_interval(*each) for each in zip(wanted, ends, states, strict=False)]
+    ends = [*map(_End.of, list(kept)[1:]), last]
+    intervals = [_interval(begin, end, shown(begin.parts)) for begin, end in zip(kept, ends, strict=False)]
     fit = max(1, how_many_fit((_rows_shown(interval.state) for interval in reversed(intervals)), MAX_SHOWN))
-    wanted, intervals = wanted[-fit:], intervals[-fit:]
-    older = len(begins) > len(wanted) or (bool(ground) and not held)
-    if not older:
+    if not is_older and fit >= len(intervals):
         return Timeline(intervals[::-1], None)
+    wanted = list(kept)[-fit:]
     earlier = [*ground[-1:], *steps[: wanted[0].first if wanted else 0]][-1]
     end = _End.of(wanted[0]) if wanted else last
     return Timeline(
-        intervals[::-1],
+        intervals[-fit:][::-1],
         cursor_of(history, asked.query(), _Cursor(earlier.epoch, to_us(earlier.event_time), end)),
     )
 
 
 def _interval(begin: _Begin, end: _End | None, state: dict[str, Any]) -> Interval:
     return Interval(
-        from_=begin.time,
+        from_=begin.last.shows_from,
         to=None if end is None else end.time,
-        from_epoch=begin.epoch,
+        from_epoch=begin.cause.epoch,
         to_epoch=None if end is None else end.epoch,
-        begun_by=begin.cause,
+        begun_by=begin.cause.cause,
         ended_by=None if end is None else end.cause,
         state=state,
     )
 
 
-def _begins(steps: list[RowStep], part_of: _PartOf, rows: Rows) -> Iterator[_Begin]:
-    """Yield each change of the displayed state. Steps at the same time count as one change.
+def _begins(ground: list[RowStep], steps: list[RowStep], part_of: _PartOf) -> Iterator[_Begin]:
+    """Yield each change of the displayed state by ``steps``. Steps at the same time count as one change.
 
-    ``rows`` are the rows before the first step.
+    ``ground`` leads to the state before the first step.
     """
-    done = 0
-    for time, at_once in groupby(steps, _SHOWS_FROM):
-        was: dict[str, Part] = {}
-        causes: list[RowStep] = []
-        first = done
-        for step in at_once:
-            done += 1
-            before = part_of(rows, step.broker_name)
-            was.setdefault(step.broker_name, before)
-            _apply_step(rows, step)
-            if part_of(rows, step.broker_name) != before:
-                causes.append(step)
-        if any(part_of(rows, name) != part for name, part in was.items()):
-            yield _Begin(time, causes[-1].epoch, causes[-1].cause, first, done)
+    rows: Rows = {}
+    parts: dict[str, dict[str, Any]] = {}
 
+    def moves(step: RowStep) -> bool:
+        of_broker = rows.setdefault((step.table_name, step.broker_name), {})
+        if step.after is None:
+            of_broker.pop(step.key, None)
+        else:
+            of_broker[step.key] = step.after
+        before, after = parts.pop(step.broker_name, None), part_of(rows, step.broker_name)
+        if after is not None:
+            parts[step.broker_name] = after
+        return before != after
 
-def _states(
-    steps: list[RowStep], part_of: _PartOf, shown: _Shown, places: list[int], rows: Rows
-) -> Iterator[dict[str, Any]]:
-    """Yield the displayed state after each number of steps in ``places``. ``rows`` are those before the first step."""
-    parts: dict[str, Part] = {name: part_of(rows, name) for name in {name for _, name in rows}}
-    done = 0
-    for place in places:
-        for step in steps[done:place]:
-            _apply_step(rows, step)
-            parts[step.broker_name] = part_of(rows, step.broker_name)
-        done = place
-        yield shown(parts)
+    for step in ground:
+        moves(step)
+    first = 0
+    for _, at_once in groupby(steps, _SHOWS_FROM):
+        before, together = dict(parts), list(at_once)
+        moving = [step for step in together if moves(step)]
+        if parts != before:
+            yield _Begin(first, together[-1], moving[-1], dict(parts))
+        first += len(together)
 
 
 def _topic_part(rows: Rows, broker_name: str) -> Part:
@@ -287,9 +287,9 @@ def _topic_part(rows: Rows, broker_name: str) -> Part:
     return {**shown, "brokerAddrs": None if addresses is None else addresses["brokerAddrs"]}
 
 
-def _topic_state(parts: dict[str, Part]) -> dict[str, Any]:
+def _topic_state(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """State of a route."""
-    found = [part for _, part in sorted(parts.items()) if part is not None]
+    found = [part for _, part in sorted(parts.items())]
     write = sum(part["writeQueueNums"] for part in found if part["perm"] & PERM_WRITE)
     read = sum(part["readQueueNums"] for part in found if part["perm"] & PERM_READ)
     return {
@@ -315,7 +315,7 @@ def _broker_part(rows: Rows, broker_name: str) -> Part:
     }
 
 
-def _broker_state(parts: dict[str, Part]) -> dict[str, Any]:
+def _broker_state(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """State of a broker group for display, also if it does not exist."""
     found = next(iter(parts.values()), None)
     return {"alive": bool(found and found["live"]), **(found or {"cluster": None, "brokerAddrs": None, "live": []})}
@@ -323,20 +323,6 @@ def _broker_state(parts: dict[str, Part]) -> dict[str, Any]:
 
 def _one(rows: Rows, table_name: str, broker_name: str) -> dict[str, Any] | None:
     return next(iter(rows.get((table_name, broker_name), {}).values()), None)
-
-
-def _copy_rows(rows: Rows) -> Rows:
-    """A copy that `_apply_step` may change."""
-    return {name: dict(of_broker) for name, of_broker in rows.items()}
-
-
-def _apply_step(rows: Rows, step: RowStep) -> None:
-    """Apply a change to rows."""
-    of_broker = rows.setdefault((step.table_name, step.broker_name), {})
-    if step.after is None:
-        of_broker.pop(step.key, None)
-    else:
-        of_broker[step.key] = step.after
 
 
 def _rows_shown(state: dict[str, Any]) -> int:
