@@ -7,7 +7,6 @@ The row of an epoch is written last. So only a new row updates a view, and a sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,15 +19,12 @@ from deltalake.exceptions import TableNotFoundError
 from lake.delta import ddl
 from lake.delta.log import File, active, decode_entry, is_local, table_uri
 from lake.delta.reader import CommitReader, FileIdentity, dataset
-from schemas.route_commit import CommandOutcome, RouteCommit
+from schemas.route_commit import RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 _ANY_EPOCH: Final = 2**62
 
 _COLUMNS: Final = [name for name in ROUTE_COMMIT_TABLE.column_names if name != "batchId"]
-
-
-_outcomes_decoder = msgspec.json.Decoder(tuple[CommandOutcome, ...])
 
 
 def last_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> RouteCommit | None:
@@ -220,20 +216,9 @@ def epochs_in(file: File) -> tuple[int, int]:
 
 def _commits(rows: pa.Table) -> list[RouteCommit]:
     found = [
-        RouteCommit(
-            epoch=row["epoch"],
-            log_offset=row["logOffset"],
-            liveness_offset=row["livenessOffset"],
-            event_time=row["eventTime"].astimezone(UTC),
-            watermark=row["watermark"].astimezone(UTC),
-            commit_time=row["commitTime"].astimezone(UTC),
-            versions=dict(row["versions"]),
-            query_id=row["queryId"],
-            outcomes=_outcomes_decoder.decode(outcomes) if (outcomes := row.get("outcomes")) else (),
-            resume_time=None if row["resumeTime"] is None else row["resumeTime"].astimezone(UTC),
-            rules_version=row["rulesVersion"],
-            preserve_time=None if row["preserveTime"] is None else row["preserveTime"].astimezone(UTC),
-            chain=row["chain"],
+        msgspec.convert(
+            {**row, "versions": dict(row["versions"]), "outcomes": msgspec.json.decode(row.get("outcomes") or "[]")},
+            RouteCommit,
         )
         for row in rows.to_pylist()
     ]

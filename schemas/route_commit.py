@@ -59,8 +59,8 @@ NO_MARK: Final = EpochMark(0)
 """Mark before the first epoch. It is the same in all lakes."""
 
 
-class RouteCommit(msgspec.Struct, frozen=True):
-    """A row of routeCommitTable.
+class RouteCommit(msgspec.Struct, frozen=True, rename="camel"):
+    """A row of routeCommitTable, with its columns as encoded names.
 
     ``versions`` maps table name to Delta version. Times are aware, in UTC. ``query_id`` names the writer's checkpoint.
     ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none.
@@ -93,6 +93,12 @@ class RouteCommit(msgspec.Struct, frozen=True):
         return 0 if self.preserve_time is None else to_ms(self.preserve_time)
 
     @property
+    def columns(self) -> dict[str, Any]:
+        """Values of the columns of routeCommitTable, without ``batchId``, and with decoded ``outcomes``."""
+        found = msgspec.to_builtins(self, builtin_types=(datetime,))
+        return {**found, "versions": list(self.versions.items())}
+
+    @property
     def is_exact(self) -> bool:
         """Return True if brokerLiveTable lacks no heartbeat of this epoch."""
         return self.liveness_offset == self.log_offset
@@ -122,6 +128,11 @@ def to_us(time: datetime) -> int:
 def to_ms(time: datetime) -> int:
     """Return an aware time in milliseconds since 1970."""
     return to_us(time) // 1000
+
+
+def from_ms(time_ms: int) -> datetime:
+    """Convert milliseconds since 1970 to an aware time."""
+    return from_us(time_ms * 1000)
 
 
 def from_us(time_us: int) -> datetime:

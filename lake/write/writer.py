@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from deltalake import (
     WriterProperties,
     write_deltalake,
 )
+from msgspec.structs import replace
 
 from lake.commits import last_commit
 from lake.delta.data_file import (
@@ -67,7 +69,7 @@ from schemas.errors import SetupError, one_line
 from schemas.events import Resume
 from schemas.intervals import INTERVAL_TABLES
 from schemas.outcomes import APPLIED
-from schemas.route_commit import NO_COMMIT, RouteCommit, to_ms
+from schemas.route_commit import NO_COMMIT, RouteCommit, from_ms, to_ms
 from schemas.tables import (
     ALL_TABLES,
     BROKER_LIVE_TABLE,
@@ -131,14 +133,9 @@ class LakeWriter:
         # Shards that have reported all their live rows to this writer. Before the first epoch there are no older rows.
         self._full: set[int] = set() if commit.epoch else set(shard_keys(shards))
         self.epoch = commit.epoch
-        self._offset = commit.log_offset
-        self._liveness_offset = commit.liveness_offset
-        self._event_time_ms = to_ms(commit.event_time)
-        self._watermark_ms = to_ms(commit.watermark)
-        self._resumed_ms = commit.resumed_ms
-        self._chain = commit.chain
+        self._progress = commit
+        """The last epoch, with the progress of later batches that made no epoch."""
         self._committed_offset = commit.log_offset
-        self._preserved_ms = commit.preserved_ms
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
         """Commit a batch. Return None if it was already committed, or was empty and liveness is not due.
@@ -196,55 +193,55 @@ class LakeWriter:
             self._flushed_at = now_s
 
         if len(self._full) == self._shards and not self._pending_live:
-            self._liveness_offset = self._offset
+            self._progress = replace(self._progress, liveness_offset=self.log_offset)
         versions = {name: table.version for name, table in self.tables.items() if name != ROUTE_COMMIT_TABLE.name}
-        row = {
-            "epoch": epoch,
-            "logOffset": self._offset,
-            "livenessOffset": self._liveness_offset,
-            "eventTime": self._event_time_ms * 1000,
-            "watermark": self._watermark_ms * 1000,
-            "commitTime": time.time_ns() // 1000,
-            "versions": list(versions.items()),
-            "outcomes": _json.encode(list(map(_short, batch.outcomes))).decode() if batch.outcomes else None,
-            "queryId": query_id,
-            "batchId": batch_id,
-            "resumeTime": self._resumed_ms * 1000 if self._resumed_ms else None,
-            "rulesVersion": STATE_MACHINE_VERSION,
-            "preserveTime": self._preserved_ms * 1000 if self._preserved_ms else None,
-        }
-        row[CHAIN] = chain = digest.link(self._chain, row)
+        commit = replace(
+            self._progress,
+            epoch=epoch,
+            commit_time=datetime.now(UTC),
+            versions=versions,
+            query_id=query_id,
+            rules_version=STATE_MACHINE_VERSION,
+        )
+        outcomes = _json.encode(list(map(_short, batch.outcomes))).decode() if batch.outcomes else None
+        row = {**commit.columns, "batchId": batch_id, "outcomes": outcomes}
+        row[CHAIN] = chain = digest.link(commit.chain, row)
         self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], transaction)
-        self.epoch, self._chain, self._committed_offset = epoch, chain, self._offset
-        return Epoch(epoch, self._offset, versions)
+        self.epoch, self._progress, self._committed_offset = epoch, replace(commit, chain=chain), commit.log_offset
+        return Epoch(epoch, commit.log_offset, versions)
 
     @property
     def log_offset(self) -> int:
         """Offset up to which all events are processed, including those of empty batches."""
-        return self._offset
+        return self._progress.log_offset
 
     @property
     def event_time_ms(self) -> int:
         """Greatest event time of the processed events, ms since 1970."""
-        return self._event_time_ms
+        return to_ms(self._progress.event_time)
 
     @property
     def liveness_offset(self) -> int:
         """Offset up to which a seed needs no event."""
-        return self._liveness_offset
+        return self._progress.liveness_offset
 
     def _take_progress(self, batch: Batch) -> None:
-        for shard in batch.progress:
-            self._offset = max(self._offset, shard.offset)
-            self._event_time_ms = max(self._event_time_ms, shard.event_time_ms)
-            self._watermark_ms = max(self._watermark_ms, shard.watermark_ms)
-            if shard.full:
-                self._full.add(shard.shard)
+        known = self._progress
+        resumed_ms, preserved_ms = known.resumed_ms, known.preserved_ms
         for entry in batch.outcomes:
             if entry["command"] == _RESUME and entry["outcome"] == APPLIED:
-                self._resumed_ms = max(self._resumed_ms, entry["eventTime"])
+                resumed_ms = max(resumed_ms, entry["eventTime"])
             if PRESERVED in (entry["result"] or {}):
-                self._preserved_ms = entry["result"][PRESERVED]
+                preserved_ms = entry["result"][PRESERVED]
+        self._full.update(shard.shard for shard in batch.progress if shard.full)
+        self._progress = replace(
+            known,
+            log_offset=max(known.log_offset, *(shard.offset for shard in batch.progress), -1),
+            event_time=from_ms(max(to_ms(known.event_time), *(shard.event_time_ms for shard in batch.progress), 0)),
+            watermark=from_ms(max(to_ms(known.watermark), *(shard.watermark_ms for shard in batch.progress), 0)),
+            resume_time=from_ms(resumed_ms) if resumed_ms else None,
+            preserve_time=from_ms(preserved_ms) if preserved_ms else None,
+        )
 
     def _take_live(self, batch: Batch) -> None:
         for part in batch.live:
