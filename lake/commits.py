@@ -18,7 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from lake.delta import ddl
 from lake.delta.log import File, active, decode_entry, is_local, table_uri
-from lake.delta.reader import CommitReader, FileIdentity, dataset
+from lake.delta.reader import CommitReader, dataset
 from schemas.route_commit import RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE
 
@@ -107,7 +107,8 @@ class CommitTail:
         self._log = CommitReader(lake_dir, ROUTE_COMMIT_TABLE)
         self._version: int | None = None
         self._epoch = 0
-        self._identity: FileIdentity | None = None
+        self._entry: bytes | None = None
+        """Log entry of the last version read. Each commit has its own time and id, so its replacement is another."""
         self._log_mtime_ns: int | None = None
 
     @property
@@ -130,7 +131,7 @@ class CommitTail:
             return None
         newest = last_commit(self._lake_dir, files)
         self._epoch = 0 if newest is None else newest.epoch
-        self._reached(version, self._log.identity(version))
+        self._reached(version, self._log.find(version))
         return OpenedTail(files, newest)
 
     def close(self) -> None:
@@ -168,22 +169,18 @@ class CommitTail:
             # In an object store this check is a request, so there only `has_moved` makes it.
             if is_local(self._lake_dir) and not self.is_same_table():
                 return None
-            rows = self._log.added(decode_entry(entry.text))
+            rows = self._log.added(decode_entry(entry))
             for commit in [] if rows is None else _commits(rows):
                 if commit.epoch != self._epoch + 1:
                     return None
                 self._epoch = commit.epoch
                 found.append(commit)
-            self._reached(self._version + 1, entry.identity)
+            self._reached(self._version + 1, entry)
         return None if self._version is None else found
 
     def is_same_table(self) -> bool:
         """Return True if the log entry of the last version read was not replaced."""
-        return (
-            self._version is not None
-            and self._identity is not None
-            and self._log.identity(self._version) == self._identity
-        )
+        return self._version is not None and self._entry is not None and self._log.find(self._version) == self._entry
 
     def has_moved(self) -> bool:
         """Return True if the log seems to have changed since it was last read.
@@ -195,8 +192,8 @@ class CommitTail:
             return not self.is_same_table()
         return self._log.mtime_ns() != self._log_mtime_ns
 
-    def _reached(self, version: int, identity: FileIdentity | None) -> None:
-        self._version, self._identity, self._log_mtime_ns = version, identity, self._log.mtime_ns()
+    def _reached(self, version: int, entry: bytes | None) -> None:
+        self._version, self._entry, self._log_mtime_ns = version, entry, self._log.mtime_ns()
 
 
 def _newest_files(lake_dir: str | Path) -> Sequence[File]:

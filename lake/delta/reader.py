@@ -12,12 +12,11 @@ these files. Without them, its rows are those of the added and removed files wit
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -37,18 +36,6 @@ GONE: Final = "_gone"
 
 _MAX_AHEAD: Final = 200
 """Maximum number of commits to read ahead. Their objects are kept in memory."""
-
-FileIdentity = tuple[int, int]
-"""Modification time in ns and size of the file of a commit. They change if another file replaces it.
-
-In an object store: CRC of its text, and size. Each commit has its own time and id, so its replacement has others."""
-
-
-class ReadEntry(NamedTuple):
-    """Text of a log entry, and the identity of its file."""
-
-    text: bytes
-    identity: FileIdentity
 
 
 def plain_text(part: pa.Table) -> pa.Table:
@@ -78,25 +65,10 @@ class CommitReader:
         self._ahead: dict[str, bytes] = {}
         """Objects of a store that were read ahead, by name. Each is used once."""
 
-    def find(self, version: int) -> ReadEntry | None:
+    def find(self, version: int) -> bytes | None:
         """Read the entry of a version. None if the version is not committed yet or its file was deleted."""
-        name = entry_name(version)
         try:
-            if self._local is not None:
-                identity = _identity_of(self._local / name)
-                return ReadEntry((self._local / name).read_bytes(), identity)
-            text = store_of(self._lake).get(self._path(name))
-        except FileNotFoundError:
-            return None
-        return ReadEntry(text, (zlib.crc32(text), len(text)))
-
-    def identity(self, version: int) -> FileIdentity | None:
-        """Identity of the file of a version, or None if the file does not exist."""
-        if self._local is None:
-            found = self.find(version)
-            return None if found is None else found.identity
-        try:
-            return _identity_of(self._local / entry_name(version))
+            return self._entry_text(version)
         except FileNotFoundError:
             return None
 
@@ -164,8 +136,11 @@ class CommitReader:
                     yield part.append_column(GONE, pa.repeat(pa.scalar(removed), part.num_rows))
 
     def _entry(self, version: int) -> Entry:
+        return decode_entry(self._entry_text(version))
+
+    def _entry_text(self, version: int) -> bytes:
         name = entry_name(version)
-        return decode_entry(self._object(name) if self._local is None else (self._local / name).read_bytes())
+        return self._object(name) if self._local is None else (self._local / name).read_bytes()
 
     def _read(self, file: File, columns: tuple[str, ...]) -> pa.Table:
         """Columns of a data file, including partition columns."""
@@ -193,11 +168,6 @@ class CommitReader:
     def _files_of(self, version: int) -> list[str]:
         """Paths of the files that `changes` reads of a version. Its entry has been read ahead."""
         return [unquote(file.path) for file in decode_entry(self._ahead[entry_name(version)]).changed]
-
-
-def _identity_of(path: Path) -> FileIdentity:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
 
 
 def read_ahead(wanted: Sequence[tuple[CommitReader, range]]) -> None:

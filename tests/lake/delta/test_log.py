@@ -83,7 +83,7 @@ def test_a_lake_behind_a_uri(writer: LakeWriter) -> None:
     assert History(uri).resolve("2").commit.epoch == 2
     log = CommitReader(uri, ROUTE_COMMIT_TABLE)
     assert log.mtime_ns() is None
-    assert log.identity(1) == log.identity(1) is not None and log.identity(99) is None
+    assert log.find(1) == log.find(1) is not None and log.find(99) is None
 
 
 def test_an_append_only_table(writer: LakeWriter) -> None:
