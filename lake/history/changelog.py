@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,8 @@ MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 _FIRST_WINDOW: Final = 256
 _WIDE_ROWS: Final = 16
 """Number of rows that a query of JSON columns decodes at a time. A row may have two KV values of 256 KiB each."""
-_JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("actor", "key", "before", "after"))
+_JSON_COLUMNS: Final = ("actor", "key", "before", "after")
+_JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in _JSON_COLUMNS)
 
 _POSITION: Final = (
     '"epoch"',
@@ -151,24 +152,5 @@ def _windows(oldest: int, newest: int) -> Iterator[tuple[int, int]]:
 
 
 def _change(row: dict[str, Any]) -> Change:
-    return Change(
-        epoch=row["epoch"],
-        offset=row["offset"],
-        seq=row["seq"],
-        event_time=row["eventTime"].astimezone(UTC),
-        command=row["command"],
-        outcome=row["outcome"],
-        reason=row["reason"],
-        actor=_json(row["actor"]),
-        table_name=row["tableName"],
-        broker_name=row["brokerName"],
-        topic=row["topic"],
-        key=_json(row["key"]),
-        before=_json(row["before"]),
-        after=_json(row["after"]),
-    )
-
-
-def _json(value: str | None) -> dict[str, Any] | None:
-    """Decode a JSON column."""
-    return None if value is None else msgspec.json.decode(value)
+    decoded = {name: None if row[name] is None else msgspec.json.decode(row[name]) for name in _JSON_COLUMNS}
+    return msgspec.convert({**row, **decoded}, Change)
