@@ -22,6 +22,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 import structlog
 from deltalake import DeltaTable
 
@@ -192,15 +193,14 @@ class Maintenance:
         table.publish()
 
     @staticmethod
-    def _crowded(table: DeltaTable, partition_by: tuple[str, ...]) -> list[list[tuple[str, str, str]]]:
-        counts: dict[tuple[str, ...], int] = {}
-        for uri in table.file_uris():
-            parts = tuple(part for part in uri.split("/") if "=" in part)[-len(partition_by) :] if partition_by else ()
-            counts[parts] = counts.get(parts, 0) + 1
-        crowded = [parts for parts, count in counts.items() if count > COMPACT_WHEN_FILES]
-        if not partition_by:
-            return [[] for _ in crowded]
-        return [[tuple_of(part) for part in parts] for parts in crowded]
+    def _crowded(table: DeltaTable, partition_by: tuple[str, ...]) -> Iterator[list[tuple[str, str, str]]]:
+        """Yield partitions with too many files, as filters of delta-rs. A table without partitions is one partition."""
+        columns = [f"partition.{name}" for name in partition_by]
+        files = pa.table(table.get_add_actions(flatten=True)).select(columns or ["path"])
+        files = files.cast(pa.schema([(name, pa.string()) for name in files.column_names]))
+        for row in files.group_by(columns).aggregate([([], "count_all")]).to_pylist():
+            if row["count_all"] > COMPACT_WHEN_FILES:
+                yield [(name, "=", row[f"partition.{name}"]) for name in partition_by]
 
 
 class CleanUpClock:
@@ -254,11 +254,3 @@ def _vacuum(table: DeltaTable, *, hours: int) -> None:
 
 def _checkpoint_interval(table: StagedTable) -> int:
     return max(CHECKPOINT_EVERY_COMMITS, min(table.last_checkpoint.size // 100, CHECKPOINT_AT_MOST_COMMITS))
-
-
-def tuple_of(part: str) -> tuple[str, str, str]:
-    """Convert ``brokerName=a`` to a partition filter of delta-rs."""
-    from urllib.parse import unquote
-
-    name, value = part.split("=", 1)
-    return (name, "=", unquote(value))
