@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -50,8 +50,13 @@ _MAX_READ: Final = 500
 """Maximum number of new commits to read one by one. If there are more, the whole table is read."""
 
 
+C = TypeVar("C", bound=Recent[Any, Any])
+LastChange = Callable[[RouteCommit, datetime], tuple[datetime, int] | None]
+"""Function that reads time and offset of the last change in the epoch of a commit up to a time, or None."""
+
+
 class Epochs:
-    """Index of all epochs of a lake. Thread-safe."""
+    """Index of all epochs of a lake, and its points in time. Thread-safe."""
 
     def __init__(self, lake_dir: str) -> None:
         """Create the index without opening a file."""
@@ -59,7 +64,9 @@ class Epochs:
         self._uri = table_uri(lake_dir, ROUTE_COMMIT_TABLE)
         self._tail = CommitTail(lake_dir)
         self._lock = threading.RLock()
-        self._commits: Recent[int, RouteCommit] = Recent(_COMMITS_BYTES)
+        self._caches: list[Recent[Any, Any]] = []
+        self._commits: Recent[int, RouteCommit] = self.with_lake(Recent(_COMMITS_BYTES))
+        self._points: Recent[tuple[int, datetime], AsOf] = self.with_lake(Recent(_MOMENTS_BYTES))
         self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not cached
         self._files_version: int | None = None  # version of these files. Vacuum may delete those of older versions.
         self.first = 0
@@ -67,6 +74,11 @@ class Epochs:
         self._times_us = array("q")
         self.lake = 0
         """Number of lakes seen at this path. It changes if another lake replaces this one."""
+
+    def with_lake(self, cache: C) -> C:
+        """Clear a cache if another lake replaces this one. Returns the cache."""
+        self._caches.append(cache)
+        return cache
 
     @property
     def newest(self) -> int:
@@ -119,7 +131,8 @@ class Epochs:
         if not first or first != self.newest or times_us[0] != self._times_us[-1]:
             # The newest known epoch is missing, so this is another lake.
             self.first, self._times_us = self._read(opened.files, 0)
-            self._commits.clear()
+            for cache in self._caches:
+                cache.clear()
             self.lake += 1
         else:
             self._times_us.extend(times_us[1:])
@@ -171,6 +184,94 @@ class Epochs:
     def commit(self, epoch: int) -> RouteCommit | None:
         """The commit of an epoch, without outcomes."""
         return self.commits([epoch]).get(epoch)
+
+    # --- points in time ---
+
+    def point(self, wanted: int | datetime | None, shown: str, name: str, last_change: LastChange) -> AsOf:
+        """The point in time of an epoch or a time, as of the last `refresh`. None is the newest epoch.
+
+        Args:
+            wanted: The epoch or time.
+            shown: The original text, for errors.
+            name: Name of the parameter, for errors.
+            last_change: Function that reads the changes of an epoch.
+
+        Raises:
+            BadRequestError: An epoch that looks like a Unix time.
+            FutureEpochError, FutureTimeError: The epoch is not committed yet, or the time is in the future.
+            BeforeHistoryError: The first epoch is later.
+            VacuumedError: The point in time is before the first recorded epoch.
+            UnavailableError: The lake cannot be read now.
+        """
+        newest = self.newest
+        if wanted is None:
+            wanted = newest
+        elif isinstance(wanted, datetime):
+            self._check_has_come(wanted, shown)
+        elif wanted > newest and (hint := unix_time_hint(shown, name)) is not None:
+            raise BadRequestError(f"{hint}; a plain number is an epoch", field=name, value=shown)
+        if newest == 0:
+            raise FutureEpochError("nothing has been committed yet", newest_epoch=0)
+        epoch = wanted if isinstance(wanted, int) else self.last_at(wanted)
+        if epoch < self.first == 1:
+            point = self._within(wanted, NO_COMMIT, last_change)
+            if point.until is None:
+                raise self._before_history(shown)
+            return point
+        if epoch > newest:
+            raise FutureEpochError(
+                f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
+            )
+        commit = self.commit(epoch) if epoch >= self.first else None
+        if commit is None:
+            raise self._vacuumed(shown)
+        return self._within(wanted, commit, last_change)
+
+    def _within(self, wanted: int | datetime, before: RouteCommit, last_change: LastChange) -> AsOf:
+        """The point in time for a time after the commit ``before``, including changes of the next epoch."""
+        if isinstance(wanted, int) or before.epoch == self.newest:
+            return AsOf(before)
+        later = self.commit(before.epoch + 1)
+        if later is None or ROUTE_CHANGE_TABLE.name not in later.versions:
+            return AsOf(before)
+        point = self._points.get((later.epoch, wanted))
+        if point is None:
+            found = last_change(later, wanted)
+            if found is None:
+                point = AsOf(before)
+            else:
+                # An expiry has the offset of its broker's last heartbeat.
+                time, offset = max(before.event_time, found[0]), max(before.log_offset, found[1])
+                point = AsOf(msgspec.structs.replace(before, log_offset=offset, event_time=time), wanted)
+            self._points.put((later.epoch, wanted), point, _POINT_BYTES)
+        return point
+
+    def _check_has_come(self, time: datetime, shown: str) -> None:
+        """Refuse a time in the future, by the later of this machine's clock and event time."""
+        now = datetime.now(UTC)
+        if time <= now + _CLOCK_SKEW:
+            return
+        newest = self.commit(self.newest)
+        if newest is None or time > newest.event_time + _CLOCK_SKEW:
+            text = f"{shown} is in the future: this machine's time is {rfc3339(now)}"
+            raise FutureTimeError(text, time=shown, now=rfc3339(now))
+
+    def _before_history(self, as_of: str) -> BeforeHistoryError:
+        first = self.commit(1)
+        time = None if first is None else rfc3339(first.event_time)
+        text = f"{as_of} is before the first epoch: epoch 1" + (f" of {time}" if time else "")
+        return BeforeHistoryError(text, as_of=as_of, first_epoch=1, first_time=time)
+
+    def _vacuumed(self, as_of: str) -> VacuumedError:
+        oldest = self.commit(self.first)
+        if oldest is None:
+            return VacuumedError(f"{as_of} is not recorded: there is no epoch yet", as_of=as_of)
+        return VacuumedError(
+            f"{as_of} is before the oldest state that is kept: epoch {oldest.epoch} of {rfc3339(oldest.event_time)}",
+            as_of=as_of,
+            oldest_epoch=oldest.epoch,
+            oldest_time=rfc3339(oldest.event_time),
+        )
 
 
 def _longs(column: pa.ChunkedArray) -> array[int]:
@@ -314,110 +415,3 @@ def or_else(way_out: str) -> Iterator[None]:
         yield
     except BeforeHistoryError as error:
         raise BeforeHistoryError(f"{error}; {way_out}", **error.fields) from error
-
-
-class AsOfResolver:
-    """Resolver of points in time for one lake. Thread-safe.
-
-    Args:
-        epochs: Index of epochs. The caller refreshes it before each query.
-        last_change: Function that reads time and offset of the last change in the epoch of a commit up to a time, or
-            None.
-    """
-
-    def __init__(
-        self, epochs: Epochs, last_change: Callable[[RouteCommit, datetime], tuple[datetime, int] | None]
-    ) -> None:
-        """Create a resolver with an empty cache."""
-        self._epochs = epochs
-        self._last_change = last_change
-        self._known: Recent[tuple[int, datetime], AsOf] = Recent(_MOMENTS_BYTES)
-
-    def clear(self) -> None:
-        """Clear the cache after another lake has replaced this one."""
-        self._known.clear()
-
-    def of(self, wanted: int | datetime | None, shown: str, name: str) -> AsOf:
-        """The point in time of an epoch or a time. None is the newest epoch.
-
-        Args:
-            wanted: The epoch or time.
-            shown: The original text, for errors.
-            name: Name of the parameter, for errors.
-
-        Raises:
-            BadRequestError: An epoch that looks like a Unix time.
-            FutureEpochError, FutureTimeError: The epoch is not committed yet, or the time is in the future.
-            BeforeHistoryError: The first epoch is later.
-            VacuumedError: The point in time is before the first recorded epoch.
-            UnavailableError: The lake cannot be read now.
-        """
-        newest = self._epochs.newest
-        if wanted is None:
-            wanted = newest
-        elif isinstance(wanted, datetime):
-            self.check_has_come(wanted, shown)
-        elif wanted > newest and (hint := unix_time_hint(shown, name)) is not None:
-            raise BadRequestError(f"{hint}; a plain number is an epoch", field=name, value=shown)
-        if newest == 0:
-            raise FutureEpochError("nothing has been committed yet", newest_epoch=0)
-        epoch = wanted if isinstance(wanted, int) else self._epochs.last_at(wanted)
-        if epoch < self._epochs.first == 1:
-            point = self._within(wanted, NO_COMMIT)
-            if point.until is None:
-                raise self._before_history(shown)
-            return point
-        if epoch > newest:
-            raise FutureEpochError(
-                f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
-            )
-        commit = self._epochs.commit(epoch) if epoch >= self._epochs.first else None
-        if commit is None:
-            raise self._vacuumed(shown)
-        return self._within(wanted, commit)
-
-    def _within(self, wanted: int | datetime, before: RouteCommit) -> AsOf:
-        """The point in time for a time after the commit ``before``, including changes of the next epoch."""
-        if isinstance(wanted, int) or before.epoch == self._epochs.newest:
-            return AsOf(before)
-        later = self._epochs.commit(before.epoch + 1)
-        if later is None or ROUTE_CHANGE_TABLE.name not in later.versions:
-            return AsOf(before)
-        point = self._known.get((later.epoch, wanted))
-        if point is None:
-            found = self._last_change(later, wanted)
-            if found is None:
-                point = AsOf(before)
-            else:
-                # An expiry has the offset of its broker's last heartbeat.
-                time, offset = max(before.event_time, found[0]), max(before.log_offset, found[1])
-                point = AsOf(msgspec.structs.replace(before, log_offset=offset, event_time=time), wanted)
-            self._known.put((later.epoch, wanted), point, _POINT_BYTES)
-        return point
-
-    def check_has_come(self, time: datetime, shown: str) -> None:
-        """Refuse a time in the future, by the later of this machine's clock and event time."""
-        now = datetime.now(UTC)
-        if time <= now + _CLOCK_SKEW:
-            return
-        newest = self._epochs.commit(self._epochs.newest)
-        if newest is None or time > newest.event_time + _CLOCK_SKEW:
-            text = f"{shown} is in the future: this machine's time is {rfc3339(now)}"
-            raise FutureTimeError(text, time=shown, now=rfc3339(now))
-
-    def _before_history(self, as_of: str) -> BeforeHistoryError:
-        first = self._epochs.commit(1)
-        time = None if first is None else rfc3339(first.event_time)
-        text = f"{as_of} is before the first epoch: epoch 1" + (f" of {time}" if time else "")
-        return BeforeHistoryError(text, as_of=as_of, first_epoch=1, first_time=time)
-
-    def _vacuumed(self, as_of: str) -> VacuumedError:
-        oldest = self._epochs.commit(self._epochs.first)
-        if oldest is None:
-            return VacuumedError(f"{as_of} is not recorded: there is no epoch yet", as_of=as_of)
-        return VacuumedError(
-            f"{as_of} is before the oldest state that is kept: epoch {oldest.epoch} of {rfc3339(oldest.event_time)}",
-            as_of=as_of,
-            oldest_epoch=oldest.epoch,
-            oldest_time=rfc3339(oldest.event_time),
-        )

@@ -9,7 +9,6 @@ tables. Heartbeat times in brokerLiveTable are those of the epoch, also for a ti
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,7 +21,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lake.delta.query import text, texts
-from lake.history.as_of import NOW, AsOf, AsOfResolver, Epochs, or_else, parse_as_of, rfc3339, unix_time_hint
+from lake.history.as_of import NOW, AsOf, Epochs, or_else, parse_as_of, rfc3339, unix_time_hint
 from lake.history.kept import Answers, Recent
 from lake.history.state_at import Condition, PastRows, key_literal, reading
 from lake.view_loader import changes_from
@@ -81,14 +80,12 @@ class History:
         """Create the reader. The first query opens the lake."""
         self._epochs = Epochs(str(lake_dir))
         self._rows = PastRows(str(lake_dir), self._epochs)
-        self._points = AsOfResolver(self._epochs, self._rows.last_change)
-        self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
-        self.contexts: Recent[str, Any] = Recent(_CONTEXTS_BYTES)
+        self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute]
+        self._routes = self._epochs.with_lake(Recent(_ROUTES_BYTES))
+        self.contexts: Recent[str, Any] = self._epochs.with_lake(Recent(_CONTEXTS_BYTES))
         """Cache of `lake.history.filters`, by topic. Data up to an epoch stays valid, as the table only grows."""
-        self.answers = Answers(_ANSWERS_BYTES)
+        self.answers = self._epochs.with_lake(Answers(_ANSWERS_BYTES))
         """Cache of `lake.history.activity` and `lake.history.lifelines`."""
-        self._lake = 0
-        self._lock = threading.Lock()
 
     # --- commits ---
 
@@ -108,8 +105,8 @@ class History:
             UnavailableError: There is no lake, or it cannot be read now.
         """
         wanted = None if as_of == NOW else parse_as_of(as_of, name)
-        self._refresh()
-        return self._points.of(wanted, as_of, name)
+        self._epochs.refresh()
+        return self._epochs.point(wanted, as_of, name, self._rows.last_change)
 
     def window(self, from_: str | None, to: str | None, *, needs_from: bool = False) -> tuple[AsOf | None, AsOf]:
         """Resolve the two points in time of a query.
@@ -139,7 +136,7 @@ class History:
             UnavailableError: There is no lake, or it cannot be read now.
         """
         check_limit(limit)
-        self._refresh()
+        self._epochs.refresh()
         newest = self._epochs.newest
         if before is not None and before > newest and unix_time_hint(str(before), "before") is not None:
             what = f"before={before} looks like a Unix time, and must be an epoch; the newest is {newest}"
@@ -176,23 +173,12 @@ class History:
             OtherLakeError: The mark is no epoch of this lake.
             UnavailableError: There is no lake, or it cannot be read now.
         """
-        self._refresh()
+        self._epochs.refresh()
         commit = self._epochs.commit(mark.epoch) if 0 < mark.epoch <= self._epochs.newest else None
         if mark.epoch and (commit is None or not commit.mark.may_be(mark)):
             raise OtherLakeError(
                 f"{name} is from another lake, from before a restore, or too old: begin without it", field=name
             )
-
-    def _refresh(self) -> None:
-        self._epochs.refresh()
-        with self._lock:
-            if self._lake != self._epochs.lake:
-                self._lake = self._epochs.lake
-                self._routes.clear()
-                self.contexts.clear()
-                self.answers.clear()
-                self._points.clear()
-                self._rows.clear()
 
     # --- routes ---
 
@@ -289,7 +275,7 @@ class History:
         Raises:
             UnavailableError: There is no lake, or it cannot be read now.
         """
-        self._refresh()
+        self._epochs.refresh()
         return self._epochs.newest == 0
 
     @contextmanager

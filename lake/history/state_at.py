@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, overload
 
@@ -75,17 +75,11 @@ class PastRows:
         """Create the reader without opening a file."""
         self._lake_dir = lake_dir
         self._epochs = epochs
-        self._tables: Recent[tuple[str, int], DeltaTable] = Recent(_TABLES_BYTES)
-        self._topics: Recent[tuple[int, datetime | None, str], SortedNames] = Recent(_TOPICS_BYTES)
-        # An unreadable epoch, and the monotonic time until which it is not tried again. It is assigned as one tuple, so
-        # threads need no lock.
-        self._not_kept = (0, 0.0)
-
-    def clear(self) -> None:
-        """Clear all caches after another lake has replaced this one."""
-        self._tables.clear()
-        self._topics.clear()
-        self._not_kept = (0, 0.0)
+        self._tables: Recent[tuple[str, int], DeltaTable] = epochs.with_lake(Recent(_TABLES_BYTES))
+        self._topics: Recent[tuple[int, datetime | None, str], SortedNames] = epochs.with_lake(Recent(_TOPICS_BYTES))
+        # An unreadable epoch, the monotonic time until which it is not tried again, and the number of the lake. It is
+        # assigned as one tuple, so threads need no lock.
+        self._not_kept = (0, 0.0, 0)
 
     def table(self, spec: Table, commit: RouteCommit) -> DeltaTable:
         """Open a table at the version of a commit. Raises errors of storage."""
@@ -148,16 +142,16 @@ class PastRows:
     def _of_epoch(self, spec: Table, commit: RouteCommit, wanted: Condition, columns: Sequence[str]) -> pa.Table:
         if commit.epoch == 0:
             return _schema(spec, columns).empty_table()
-        epoch, until_s = self._not_kept
-        if commit.epoch > epoch or time.monotonic() >= until_s:
-            try:
+        epoch, until_s, lake = self._not_kept
+        is_tried = commit.epoch > epoch or time.monotonic() >= until_s or lake != self._epochs.lake
+        if is_tried:
+            with suppress(Exception):
                 table = self.table(spec, commit)
                 return select(table, f"SELECT {names(columns)} FROM t WHERE {wanted.of_rows}")  # noqa: S608
-            except Exception:
-                rows = self._reconstructed(spec, commit.epoch, wanted, columns)
-                self._not_kept = (max(epoch, commit.epoch), time.monotonic() + _REMEMBERED_S)
-                return rows
-        return self._reconstructed(spec, commit.epoch, wanted, columns)
+        rows = self._reconstructed(spec, commit.epoch, wanted, columns)
+        if is_tried:
+            self._not_kept = (max(epoch, commit.epoch), time.monotonic() + _REMEMBERED_S, self._epochs.lake)
+        return rows
 
     def _reconstructed(self, spec: Table, epoch: int, wanted: Condition, columns: Sequence[str]) -> pa.Table:
         """Rows at an epoch, if the version of the table was deleted."""
