@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -83,55 +84,52 @@ def report(
     brokers. uneven: topics with different queues or perm on their brokers, at the end. Tables at a URL are downloaded
     first, with their whole history.
     """
+    from cli.history.show import local_text, zone_text
+    from lake.history.reports import BY_NAME, query_of
+
     if as_html and shown.form is not Form.TABLE:
         raise SetupError("--html cannot be used with --json or --csv. Choose one")
     zone = shown.zone
-    asked_window = shown.window(from_, to)
+    asked = shown.window(from_, to)
     if http:
         if engine is Engine.SPARK or any(is_on_command_line(context, name) for name in ("data_dir", "lake")):
             raise SetupError(
                 "--http cannot be used with --engine spark, --data-dir or --lake. Ask a gateway, or read the tables"
             )
-        (since, until), columns, rows = _from_gateway(
-            http, secret("--http-token", http_token), name, {**asked_window, **_times(name, times)}, shown.rows
-        )
+        if name is Name.FLAPPING:
+            asked["times"] = str(times)
+        since, until, columns, rows = _from_gateway(http, secret("--http-token", http_token), name, asked, shown.rows)
+        query = query_of(BY_NAME[name], since, until, times)
     else:
         if engine is Engine.DUCKDB:
             from runtime.no_pandas import keep_pandas_out
 
             keep_pandas_out()
+        from lake.history.history import History
+        from lake.history.report import window
+
         with lake_folder(data_dir, lake) as lake_dir:
             check_there(lake_dir, data_dir)
-            since, until = _window(lake_dir, asked_window)
-            columns, rows = _rows(engine, lake_dir, _query(name, (since, until), times), driver_memory)
+            since, until = window(History(lake_dir), asked.get("from"), asked.get("to"), dashes="--")
+            query = query_of(BY_NAME[name], since, until, times)
+            columns, rows = _rows(engine, lake_dir, query, driver_memory)
+    begin = "the beginning" if since == _BEGINNING else local_text(since, zone)
+    window_text = f"from {begin} to {local_text(until, zone)}, {zone_text(until, zone)}"
     if as_html:
-        print(_page(name, columns, rows, (since, until), _query(name, (since, until), times), zone), end="")
+        from lake.history.report_html import page
+
+        text = partial(local_text, zone=zone)
+        print(page(BY_NAME[name], columns, rows, window=window_text, query=query, time_text=text), end="")
         return
-    _show(columns, rows, shown.form, shown.rows, (since, until), zone)
-
-
-def _query(name: Name, window: tuple[datetime, datetime], times: int) -> str:
-    from lake.history.reports import BY_NAME, query_of
-
-    return query_of(BY_NAME[name], *window, times)
-
-
-def _window(lake_dir: Path, asked_window: dict[str, str]) -> tuple[datetime, datetime]:
-    """Return the window of time of a report. Raises RoutelakeError."""
-    from lake.history.history import History
-    from lake.history.report import window
-
-    return window(History(lake_dir), asked_window.get("from"), asked_window.get("to"), dashes="--")
-
-
-def _times(name: Name, times: int) -> dict[str, str]:
-    return {"times": str(times)} if name is Name.FLAPPING else {}
+    _show(columns, rows, shown, window_text)
 
 
 def _from_gateway(
     address: str, token: str, name: Name, asked: dict[str, str], limit: int | None
-) -> tuple[tuple[datetime, datetime], list[str], list[tuple[Any, ...]]]:
-    """Return window, columns and rows of a report from a gateway. Read no more pages after ``limit`` rows are exceeded.
+) -> tuple[datetime, datetime, list[str], list[tuple[Any, ...]]]:
+    """Return start and end of the window, columns and rows of a report from a gateway.
+
+    No more pages are read after ``limit`` rows are exceeded.
 
     Raises:
         RoutelakeError: The gateway does not answer, or the answer is an error.
@@ -148,12 +146,9 @@ def _from_gateway(
         rows += [tuple(value_of(*cell) for cell in row.items()) for row in page["rows"]]
         if limit is not None and len(rows) > limit:
             break
-    since, until = (page.get(each) for each in ("from", "to"))
-    window = (
-        _BEGINNING if since is None else datetime.fromisoformat(since),
-        _BEGINNING if until is None else datetime.fromisoformat(until),
-    )
-    return window, page["columns"], rows
+    given = (page.get(each) for each in ("from", "to"))
+    since, until = (_BEGINNING if time is None else datetime.fromisoformat(time) for time in given)
+    return since, until, page["columns"], rows
 
 
 def _rows(engine: Engine, lake_dir: Path, query: str, driver_memory: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -166,64 +161,27 @@ def _rows(engine: Engine, lake_dir: Path, query: str, driver_memory: str) -> tup
     return rows_by_spark(lake_dir, query, driver_memory)
 
 
-def _show(
-    columns: Sequence[str],
-    rows: Sequence[tuple[Any, ...]],
-    form: Form,
-    limit: int | None,
-    window: tuple[datetime, datetime],
-    zone: tzinfo | None,
-) -> None:
+def _show(columns: Sequence[str], rows: Sequence[tuple[Any, ...]], how: Shown, window: str) -> None:
     from cli.history.show import local_text, plain_text, write_rows
 
-    shown = rows if limit is None else rows[:limit]
-    if form is not Form.TABLE:
+    shown, zone = rows[: how.rows], how.zone
+    if how.form is not Form.TABLE:
         plain = [dict(zip(columns, map(json_value, row), strict=True)) for row in shown]
-        write_rows([plain], form, tuple(columns))
+        write_rows([plain], how.form, tuple(columns))
         return
 
     def cell(value: object) -> str:
-        return (
-            local_text(value, zone) if isinstance(value, datetime) else plain_text("" if value is None else str(value))
-        )
+        if isinstance(value, datetime):
+            return local_text(value, zone)
+        return plain_text("" if value is None else str(value))
 
     if shown:
         write_table(columns, [tuple(map(cell, row)) for row in shown])
     else:
         print("there is nothing to report")
-    print(_window_text(window, zone))
+    print(window)
     if len(rows) > len(shown):
-        print(f"there are {len(rows) - len(shown):,} more rows. Set --limit to show more ({limit})")
-
-
-def _page(
-    name: Name,
-    columns: Sequence[str],
-    rows: Sequence[tuple[Any, ...]],
-    window: tuple[datetime, datetime],
-    query: str,
-    zone: tzinfo | None,
-) -> str:
-    from cli.history.show import local_text
-    from lake.history.report_html import page
-    from lake.history.reports import BY_NAME
-
-    return page(
-        BY_NAME[name],
-        columns,
-        rows,
-        window=_window_text(window, zone),
-        query=query,
-        time_text=lambda time: local_text(time, zone),
-    )
-
-
-def _window_text(window: tuple[datetime, datetime], zone: tzinfo | None) -> str:
-    from cli.history.show import local_text, zone_text
-
-    since, until = window
-    begin = "the beginning" if since == _BEGINNING else local_text(since, zone)
-    return f"from {begin} to {local_text(until, zone)}, {zone_text(until, zone)}"
+        print(f"there are {len(rows) - len(shown):,} more rows. Set --limit to show more ({how.rows})")
 
 
 def register(group: typer.Typer) -> None:
