@@ -69,8 +69,10 @@ class IntervalKeeper:
         self._log = CommitReader(str(lake_dir), ROUTE_CHANGE_TABLE, CODES)
         self._version: int | None = None
         """Version of routeChangeTable up to which the changes are processed. None: the tables' transactions tell."""
-        self._behind: Iterator[int] | None = None
-        """Catch-up in progress: processes one window of changes per item and yields the epoch reached."""
+        self._behind: Iterator[pa.Table] | None = None
+        """Changes that are left up to `_goal`, part by part."""
+        self._goal = (0, 0)
+        """Epoch and version of routeChangeTable after `_behind`."""
         self._next_step_s = 0.0
         self._is_overtaken = False
         """True if another process has written to a table."""
@@ -155,50 +157,40 @@ class IntervalKeeper:
                 table.stage_anew()
             table.publish()  # a failed step may have left unpublished commits
         self._is_overtaken = False
-        if self._version is not None:
-            self._take_versions(self._version + 1, version, epoch)
-            self._reached(epoch)
-            self._version = version
-            return True
-        if self._behind is None:
-            self._behind = self._windows(epoch, version)
-        if next(self._behind, None) is not None:
-            return False
-        self._behind = None
+        behind, done = self._behind, self._version
+        self._behind = self._version = None  # if an error ends this
+        if behind is None:
+            self._goal = epoch, version
+            behind = self._windows(epoch) if done is None else self._appended(done + 1, version)
+        for rows in behind:
+            last = pc.max(rows["epoch"]).as_py()
+            if last > self._goal[0]:
+                raise ValueError(f"{ROUTE_CHANGE_TABLE.name} has epoch {last}, which is not there yet")
+            self._take(rows, last)
+            if done is None:
+                self._behind = behind
+                return False
+        self._reached(self._goal[0])
+        self._version = self._goal[1]
         return self._version == version
 
-    def _windows(self, epoch: int, version: int) -> Iterator[int]:
+    def _windows(self, epoch: int) -> Iterator[pa.Table]:
+        """Changes of the missing epochs up to one."""
         self._epochs = {name: _epoch_of(table.delta) for name, table in self.tables.items()}
         windows = ChangeWindows(
             str(self._lake_dir), first=self.epoch + 1, last=epoch, whole_epochs=True, rows=_ROWS_AT_ONCE
         )
-        for rows in windows.read(COLUMNS, CODES):
-            last = pc.max(rows["epoch"]).as_py()
-            self._take(rows, last)
-            yield last
-        self._reached(epoch)
-        self._version = version
+        return windows.read(COLUMNS, CODES)
 
-    def _take_versions(self, first: int, last: int, epoch: int) -> None:
+    def _appended(self, first: int, last: int) -> Iterator[pa.Table]:
+        """Changes of some versions of routeChangeTable."""
         parts: list[pa.Table] = []
-        count = 0
         for version in range(first, last + 1):
-            rows = self._log.appended(version)
-            if rows is None:
-                continue
-            parts.append(rows.select(COLUMNS))
-            count += rows.num_rows
-            if count >= _ROWS_AT_ONCE:
-                self._take_up_to(pa.concat_tables(parts), epoch)
-                parts, count = [], 0
-        if parts:
-            self._take_up_to(pa.concat_tables(parts), epoch)
-
-    def _take_up_to(self, rows: pa.Table, epoch: int) -> None:
-        last = pc.max(rows["epoch"]).as_py()
-        if last > epoch:
-            raise ValueError(f"{ROUTE_CHANGE_TABLE.name} has epoch {last}, which is not there yet")
-        self._take(rows, last)
+            if (rows := self._log.appended(version)) is not None:
+                parts.append(rows.select(COLUMNS))
+            if parts and (version == last or sum(part.num_rows for part in parts) >= _ROWS_AT_ONCE):
+                yield pa.concat_tables(parts)
+                parts.clear()
 
     def _take(self, rows: pa.Table, epoch: int) -> None:
         """Write the changes of whole epochs. The argument `epoch` is the last of them."""
