@@ -168,13 +168,12 @@ def _from_tables(history: History, path: tuple[str, ...], asked: Asked) -> Answe
 
 
 def _question(asked: Asked) -> ChangesAsked:
+    import msgspec
+
     from lake.history.changelog import ChangesAsked
     from lake.history.filters import Filters
 
-    names = {"brokerName": "broker_name", "tableName": "table_name"}
-    others = ("from", "to", "limit", "cursor")
-    filters = {names.get(name, name): value for name, value in asked.items() if name not in others}
-    return ChangesAsked(from_=asked.get("from"), to=asked.get("to"), filters=Filters(**filters))
+    return ChangesAsked(from_=asked.get("from"), to=asked.get("to"), filters=msgspec.convert(asked, Filters))
 
 
 @contextlib.contextmanager

@@ -45,8 +45,8 @@ _PAUSES: Final = tuple(str(event.__struct_config__.tag) for event in (Preserve, 
 TABLES: Final = frozenset(table.name for table in STATE_TABLES)
 
 
-class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions on a row. None is no condition.
+class Filters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Conditions on a row, encoded as parameters of HTTP. None is no condition.
 
     Attributes:
         topic: Topic of the changed row or of the command.
