@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -141,15 +142,13 @@ class Balance:
         return last
 
 
+@dataclass(slots=True)
 class _Last:
-    """Row of a key after its last change."""
+    """Row of a key after its last change. ``met``: the table has it."""
 
-    __slots__ = ("cause", "met", "values")
-
-    def __init__(self, values: str | None, cause: str) -> None:
-        self.values = values
-        self.cause = cause
-        self.met = False
+    values: str | None
+    cause: str
+    met: bool = False
 
 
 def _compare(table: Table, key: str, values: str, expected: Mapping[str, _Last], report: VerifyReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -80,43 +81,37 @@ class VerifyReport(msgspec.Struct, rename="camel"):
         return len(self.refuted) + self.more_refuted
 
 
+@dataclass
 class Proof:
     """Verification of a lake, on its tables at the last epoch.
 
-    Args:
+    Attributes:
         lake_dir: directory of the lake.
         commits: all epochs, in order, at least one.
         files: files of routeCommitTable.
         report: report that collects the results.
         say: progress callback with a line of text.
-
-    Attributes:
-        last: the last epoch.
         broken: epochs that the chain refutes.
     """
 
-    def __init__(
-        self,
-        lake_dir: str,
-        commits: Sequence[RouteCommit],
-        files: Sequence[File],
-        report: VerifyReport,
-        say: Callable[[str], None],
-    ) -> None:
-        self.lake_dir = lake_dir
-        self.commits = commits
-        self.files = files
-        self.report = report
-        self.last = commits[-1]
-        self.broken: list[int] = []
-        self._say = say
-        self._reported_s = time.monotonic()
+    lake_dir: str
+    commits: Sequence[RouteCommit]
+    files: Sequence[File]
+    report: VerifyReport
+    say: Callable[[str], None]
+    broken: list[int] = field(default_factory=list)
+    _reported_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def last(self) -> RouteCommit:
+        """The last epoch."""
+        return self.commits[-1]
 
     def at(self, what: str, done: int, of: int) -> None:
         """Report the progress of a part from time to time."""
         if time.monotonic() - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = time.monotonic()
-            self._say(f"{what}: {done:,} of {of:,}")
+            self.say(f"{what}: {done:,} of {of:,}")
 
 
 _SHOWN: Final = 120
