@@ -143,36 +143,28 @@ def _checkpoint_format(found: Examination) -> int | None:
 
 def _way_back(found: Examination) -> list[Check]:
     """Check what older releases cannot read after this release has started."""
-    checks = []
+    notes = []
     level = _event_level(found)
     if level < EVENT_LEVEL:
-        checks.append(
-            Check(
-                Level.NOTE,
-                "way back",
-                f"the fold of this release raises the level of events from {level} to {EVENT_LEVEL}. After that, older "
-                f"releases refuse this data directory. Take a backup first: `{PROGRAM} backup BACKUP`.",
-            )
+        text = (
+            f"the fold of this release raises the level of events from {level} to {EVENT_LEVEL}. After that, older "
+            f"releases refuse this data directory. Take a backup first: `{PROGRAM} backup BACKUP`."
         )
+        notes.append(("way back", text))
     checkpoint = _checkpoint_format(found)
     if checkpoint is not None and checkpoint < CHECKPOINT_FORMAT:
-        checks.append(
-            Check(
-                Level.NOTE,
-                "way back",
-                f"the fold of this release writes its checkpoint in format {CHECKPOINT_FORMAT}, not {checkpoint}. "
-                f"Before you start an older release again, delete {found.checkpoint_dir}. Nothing is lost by that.",
-            )
+        text = (
+            f"the fold of this release writes its checkpoint in format {CHECKPOINT_FORMAT}, not {checkpoint}. "
+            f"Before you start an older release again, delete {found.checkpoint_dir}. Nothing is lost by that."
         )
+        notes.append(("way back", text))
     if found.last is not None and found.last.rules_version != STATE_MACHINE_VERSION:
-        checks.append(
-            Check(
-                Level.NOTE,
-                "gateways",
-                f"the rules change from {found.last.rules_version} to {STATE_MACHINE_VERSION}: gateways serve the "
-                "committed view until fold and gateway have the same release. Change the release of the fold first.",
-            )
+        text = (
+            f"the rules change from {found.last.rules_version} to {STATE_MACHINE_VERSION}: gateways serve the "
+            "committed view until fold and gateway have the same release. Change the release of the fold first."
         )
+        notes.append(("gateways", text))
+    checks = [Check(Level.NOTE, *note) for note in notes]
     if level == EVENT_LEVEL and checkpoint in (None, CHECKPOINT_FORMAT):
         checks.append(Check(Level.OK, "way back", "no format changes. The old release starts on this data directory"))
     return checks
