@@ -114,8 +114,7 @@ class Supervisor:
         code = child.process.poll()
         if code is None:
             return
-        assert child.process.stdin is not None
-        child.process.stdin.close()
+        child.process.communicate()  # closes the pipe
         child.process = None
         is_steady = now - child.started_s >= _STEADY_S
         if code == EXIT_SETUP and child.restarts == 0 and not is_steady:
@@ -157,18 +156,14 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         deadline = time.monotonic() + DRAIN_S
-        running = [child for child in self._children if child.process is not None]
-        for child in running:
-            assert child.process is not None
-            child.process.terminate()
-        for child in running:
-            assert child.process is not None
+        running = [(child, child.process) for child in self._children if child.process is not None]
+        for _, process in running:
+            process.terminate()
+        for child, process in running:
             try:
-                child.process.wait(max(0.1, deadline - time.monotonic()))
+                process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning("child process did not stop in time; killed", child=child.name, pid=child.process.pid)
-                os.killpg(child.process.pid, signal.SIGKILL)
-                child.process.wait()
-            assert child.process.stdin is not None
-            child.process.stdin.close()
+                log.warning("child process did not stop in time; killed", child=child.name, pid=process.pid)
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()  # waits, and closes the pipe
         log.info("stopped")
