@@ -12,6 +12,8 @@ gateway's event loop sends events to a separate process. It gets their offsets w
     ◄── their offsets and times, or an error ────
     ...                                           pickles, framed as by multiprocessing's Connection
 
+Offsets and times cross as plain tuples, because records of a class cost three times as much to pickle.
+
 The two processes start and end together. The log is opened once, and compared with the tables then. So a gateway
 without its writer process exits, and its supervisor starts it again. If the gateway ends, the kernel kills the writer
 process, so that nothing is written for a gateway that has ended.
@@ -52,7 +54,7 @@ _length = struct.Struct("!i")
 _CLOSE_S: Final = 1.0
 """Maximum time that `close` waits for an append in progress, in seconds. `GroupCommit.stop` has waited before."""
 
-Answer = LogEnd | list[Appended] | RoutelakeError | tuple[str, Limits]
+Answer = LogEnd | list[tuple[int, int]] | RoutelakeError | tuple[str, Limits]
 
 
 class Last(NamedTuple):
@@ -157,7 +159,7 @@ class LogWorker:
         written = await self._ask(entries)
         if not isinstance(written, list):
             raise InDoubtError("the event log writer process sent an unexpected answer")
-        return written
+        return list(map(Appended._make, written))
 
     async def close(self) -> None:
         """See `LogClient`."""
@@ -232,7 +234,11 @@ def _serve(gateway: Connection) -> None:
         gateway.send((event_log.lineage, event_log.limits))
         while True:
             asked = gateway.recv()
-            gateway.send(_tried(event_log.end) if asked is None else _tried(resuming_log.append, asked))
+            gateway.send(_tried(event_log.end) if asked is None else _tried(_append, resuming_log, asked))
+
+
+def _append(log: ResumingLog, entries: Sequence[Entry]) -> list[tuple[int, ...]]:
+    return list(map(tuple, log.append(entries)))
 
 
 def _tried(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RoutelakeError:
