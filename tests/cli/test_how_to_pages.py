@@ -11,13 +11,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from dev.peers.java import free_port, wait_until
+from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
+from dev.support.broker_agent import broker_agent
 from dev.support.fold import FoldThread
 from dev.support.pages import OPERATE, Block, blocks
 from eventlog.open import open_log
@@ -33,25 +33,6 @@ def named(page: Path) -> str:
 
 def is_run(block: Block) -> bool:
     return not block.comment and block.language in ("", "console", "sh", "bash")
-
-
-@contextmanager
-def broker(namesrv_addr: str, port: int, store: Path) -> Iterator[None]:
-    """The broker agent, which takes the admin commands of a topic."""
-    words = ["-n", namesrv_addr, "--listen", f"127.0.0.1:{port}", "--cluster", "DefaultCluster", "--name", "broker-a"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "broker", *words, "--store", str(store)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +58,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
                 r" -1h\b": " -1s",  # these tables are younger than an hour
                 r"history changes (?!.*--http)": f"history changes --http 127.0.0.1:{gateway.http_port} ",
             }
-            with broker(gateway.namesrv_addr, free_port(), folder / "store"):
+            with broker_agent(gateway.namesrv_addr, folder / "store"):  # takes the admin commands of a topic
                 wait_until(lambda: "broker-a" in str(gateway.get("/v1/clusters")), 60, "the broker", 0.05)
                 topic = f"./routelake admin updateTopic -n GATEWAY:9876 -c DefaultCluster -t {TOPIC}"
                 code, printed = shell(meant(topic, meanings))

@@ -8,11 +8,7 @@ producer gets -> deleteTopic -> the route is gone -> what happened, and what the
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +18,9 @@ from clients.route.blocking import BlockingRouteClient
 from dev.model import codes
 from dev.model.client import RemotingClient
 from dev.model.wire import Request
-from dev.peers.java import free_port, wait_until
-from dev.peers.routelake import ROOT, Routelake
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.broker_agent import broker_agent
 from dev.support.command import command
 from dev.support.fold import FoldThread
 from eventlog.open import open_log
@@ -65,39 +62,17 @@ class Stage:
         return answer["dataVersion"]
 
 
-@contextmanager
-def broker(namesrv_addr: str, port: int, store: Path) -> Iterator[None]:
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "cli.main", "broker", "-n", namesrv_addr, "--listen", f"127.0.0.1:{port}",
-            "--cluster", "DefaultCluster", "--name", "broker-a", "--store", str(store),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        yield
-        process.terminate()
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    data_dir, store, port = tmp_path / "data", tmp_path / "store", free_port()
+    data_dir, store = tmp_path / "data", tmp_path / "store"
     data_dir.mkdir()
     log = open_log(f"sqlite://{data_dir / 'events.db'}")
     routelake = Routelake(data_dir, "gateway")
     with FoldThread(log, data_dir / "lake"):
         try:
             routelake.start(wait_ready_s=120)
-            with broker(routelake.namesrv_addr, port, store):
-                stage = Stage(routelake, store, port)
+            with broker_agent(routelake.namesrv_addr, store) as address:
+                stage = Stage(routelake, store, int(address.rpartition(":")[2]))
                 wait_until(lambda: "broker-a" in str(routelake.get("/v1/clusters")), 60, "the broker", 0.05)
                 yield stage
         finally:

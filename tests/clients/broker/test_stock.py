@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from dev.model.client import RemotingClient
 from dev.model.wire import Request
 from dev.peers.java import free_port, wait_until
 from dev.peers.routelake import ROOT
+from dev.support.broker_agent import broker_agent
 from dev.support.rocketmq import StockBroker, StockNameServer, mqadmin
 from tests.clients.broker.namesrv import update_fields as update
 
@@ -40,25 +40,6 @@ def namesrv() -> Iterator[StockNameServer]:
 def stock(namesrv: StockNameServer) -> Iterator[StockBroker]:
     with StockBroker(namesrv.address, cluster="Same", name="same") as broker:
         yield broker
-
-
-@contextlib.contextmanager
-def agent(namesrv_addr: str, store: Path, name: str = "py-broker", cluster: str = "PyCluster") -> Iterator[str]:
-    """`routelake broker` as a process; its address. It leaves by SIGTERM."""
-    address = f"127.0.0.1:{free_port()}"
-    options = {"namesrv": namesrv_addr, "listen": address, "name": name, "cluster": cluster, "store": str(store)}
-    command = [sys.executable, "-m", "cli.main", "broker", *(f"--{key}={value}" for key, value in options.items())]
-    output = store / "output.log"
-    with output.open("w") as log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as process:
-        try:
-            wait_until(lambda: process.poll() is not None or "serving" in output.read_text(), 60, "the broker agent")
-            assert process.poll() is None, output.read_text()
-            yield address
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0, output.read_text()
-        finally:
-            process.kill()
-            process.wait()
 
 
 def admin(namesrv: StockNameServer, *args: str) -> str:
@@ -87,7 +68,7 @@ def route(address: str, topic: str) -> dict[str, tuple[int, int, int]]:
 
 @pytest.mark.deep
 def test_mqadmin_manages_topics_on_a_python_broker(namesrv: StockNameServer, tmp_path: Path) -> None:
-    with agent(namesrv.address, tmp_path) as address:
+    with broker_agent(namesrv.address, tmp_path, "py-broker", "PyCluster") as address:
         text = admin(namesrv, "updateTopic", "-c", "PyCluster", "-t", "orders", "-r", "6", "-w", "5")
         assert f"create topic to {address} success." in text
         text = admin(namesrv, "topicRoute", "-t", "orders")
@@ -119,7 +100,7 @@ def test_the_rest_of_mqadmins_topic_commands(namesrv: StockNameServer, tmp_path:
     topics = tmp_path / "topics.list"
     fifo = {"readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "attributes": {"+message.type": "FIFO"}}
     topics.write_text(json.dumps([{"topicName": name, **fifo} for name in ("one", "two")]))
-    with agent(namesrv.address, tmp_path, "py-deep", "PyDeep") as address:
+    with broker_agent(namesrv.address, tmp_path, "py-deep", "PyDeep") as address:
         text = admin(namesrv, "updateTopicList", "-b", address, "-f", str(topics))
         assert "success" in text, text
         assert route(namesrv.address, "two") == {"py-deep": (2, 2, 6)}
@@ -236,7 +217,7 @@ def own(table: TopicTable) -> dict[str, object]:
 def test_a_stock_broker_answers_alike(namesrv: StockNameServer, stock: StockBroker, tmp_path: Path) -> None:
     """The same requests, one after the other: same codes and remarks, same topics after each, same counter."""
     elsewhere = f"127.0.0.1:{free_port()}"  # two brokers of one name at one NameServer would be one
-    with agent(elsewhere, tmp_path, "same", "Same") as address:
+    with broker_agent(elsewhere, tmp_path, "same", "Same") as address:
         for code, ext, body in SCRIPT:
             theirs, ours = ask(stock.address, code, body, **ext), ask(address, code, body, **ext)
             what = f"{code} {ext} {body!r}: {theirs} {ours}"
@@ -283,7 +264,7 @@ def test_topics_json_in_both_directions(
     ours = tmp_path / "config" / "topics.json"
     ours.parent.mkdir()
     ours.write_bytes(data)
-    with agent(namesrv.address, tmp_path, "py-a") as address:
+    with broker_agent(namesrv.address, tmp_path, "py-a", "PyCluster") as address:
         assert route(namesrv.address, "from_stock") == {"same": (7, 3, 6), "py-a": (7, 3, 6)}
         fields = update("from_python", readQueueNums=2, writeQueueNums=9, attributes="+message.type=DELAY")
         assert ask(address, 17, **fields).code == 0
