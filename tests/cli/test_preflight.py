@@ -352,9 +352,9 @@ def test_every_interface_is_said_before_anything_is_made(
 
 @pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
 def test_it_takes_less_than_a_second_and_loads_nothing_heavy(tmp_path: Path, command: str) -> None:
-    """In a process of its own. Its time is that of the processor, which holds on a busy machine, too; the least of three,
-    as what the processor shares its caches with counts."""
-    assert min(_spent_s(tmp_path, command) for _ in range(3)) < 1
+    """In a process of its own. Its time is that of the processor, which holds on a busy machine, too. It has three tries,
+    because processes that share the caches of the processor count."""
+    assert any(_spent_s(tmp_path, command) < 1 for _ in range(3))
 
 
 def _spent_s(tmp_path: Path, command: str) -> float:
