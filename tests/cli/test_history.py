@@ -199,7 +199,7 @@ def test_variables(past: Past) -> None:
     data_dir, http = str(past.folder), past.live.http_url
     of_either = (
         process("history", "changes", "--limit", "1", ROUTELAKE_DATA_DIR=data_dir),
-        process("history", "changes", "--limit", "1", ROUTELAKE_GATEWAY=http),
+        command("history", "changes", "--limit", "1", ROUTELAKE_GATEWAY=http),
     )
     assert [(found.returncode, found.stderr) for found in of_either] == [(0, "")] * 2
     assert of_either[0].stdout == of_either[1].stdout

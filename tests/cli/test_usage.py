@@ -54,7 +54,7 @@ def test_each_option_and_argument_is_described_by_sentences() -> None:
 
 
 def test_help_shows_the_whole_of_a_long_variable() -> None:
-    assert "ROUTELAKE_HISTORY_RETENTION_DAYS" in process("serve", "--help").stdout
+    assert "ROUTELAKE_HISTORY_RETENTION_DAYS" in command("serve", "--help").stdout
 
 
 def test_version() -> None:
