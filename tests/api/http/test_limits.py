@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,34 @@ import pytest
 from dev.support.http_api import HttpApi, broker, problem
 from schemas import limits
 
-TOPIC: dict[str, Any] = {}
-TOO_MANY_TOPICS = {f"{number:06}": TOPIC for number in range(limits.MAX_TOPICS + 1)}
-TOO_MANY_IDS = {"t": {"bname": "b", "currIdMap": {str(number): 0 for number in range(limits.MAX_MAPPINGS)}}}
-LONG_NAMES = {f"%RETRY%{number:06}{'t' * 240}": TOPIC for number in range(130_000)}
+
+def too_many_topics() -> dict[str, Any]:
+    return {f"{number:06}": {} for number in range(limits.MAX_TOPICS + 1)}
+
+
+def too_many_ids() -> dict[str, Any]:
+    return {"t": {"bname": "b", "currIdMap": {str(number): 0 for number in range(limits.MAX_MAPPINGS)}}}
+
+
+def long_names() -> dict[str, Any]:
+    return {f"%RETRY%{number:06}{'t' * 240}": {} for number in range(130_000)}
 
 
 @pytest.mark.parametrize(
     ("field", "value", "status", "limit"),
     [
-        ("topicConfigTable", TOO_MANY_TOPICS, 422, limits.MAX_TOPICS),
-        ("topicQueueMappingInfoMap", TOO_MANY_IDS, 422, limits.MAX_MAPPINGS),
-        ("topicConfigTable", LONG_NAMES, 413, limits.MAX_EVENT_BYTES),
+        ("topicConfigTable", too_many_topics, 422, limits.MAX_TOPICS),
+        ("topicQueueMappingInfoMap", too_many_ids, 422, limits.MAX_MAPPINGS),
+        ("topicConfigTable", long_names, 413, limits.MAX_EVENT_BYTES),
     ],
 )
-def test_a_registration(tmp_path: Path, field: str, value: Any, status: int, limit: int) -> None:
+def test_a_registration(
+    tmp_path: Path, field: str, value: Callable[[], dict[str, Any]], status: int, limit: int
+) -> None:
     with closing(HttpApi(tmp_path, fold=False)) as api:
         before = api.log.end()
         body = broker()
-        body["topicConfigSerializeWrapper"][field] = value
+        body["topicConfigSerializeWrapper"][field] = value()
         answer = api.register(body)
         problem(answer, status, "bad-body" if status == 422 else "too-large")
         assert str(limit) in answer.text
