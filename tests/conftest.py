@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx._transports.default
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
@@ -93,6 +94,8 @@ def pytest_configure(config: pytest.Config) -> None:
     logs.configure = _ignore_process
     # Typer builds all commands for each command line. That takes longer than most commands that tests run in this process.
     typer.main.get_command = cache(typer.main.get_command)
+    # httpx reads the certificates of all authorities for each client, also for plain HTTP. That takes longer than a request.
+    vars(httpx._transports.default)["create_ssl_context"] = cache(httpx.create_ssl_context)
     if (folder := config.getoption("--measure")) is not None and runs_tests(config):
         config.pluginmanager.register(Measured(config, folder))
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
