@@ -87,7 +87,7 @@ def offsets(path: Path) -> list[int]:
         return [record.offset for record in log.read(0, max_records=10**9, max_bytes=10**12)]
 
 
-@pytest.mark.parametrize("at_a_time", [1, 50, 300])
+@pytest.mark.parametrize("at_a_time", [1, pytest.param(50, marks=pytest.mark.deep), 300])
 def test_a_copy_put_back_beside_the_wal_of_a_killed_process(path: Path, tmp_path: Path, at_a_time: int) -> None:
     """It was replayed: offsets 301 to 3000 were gone, and the next write was acknowledged as 3001."""
     with killed(path) as append:
@@ -209,14 +209,14 @@ def test_pages_that_contradict_each_other_are_found_after_a_crash(path: Path) ->
         SqliteLog(path)
 
 
-@pytest.mark.parametrize("records", [1, 40, 3000])
+@pytest.mark.parametrize("records", [1, pytest.param(40, marks=pytest.mark.deep), 3000])
 def test_what_a_crash_leaves_is_in_order(path: Path, records: int) -> None:
     """The file torn from its WAL at many places of a checkpoint is its own nevertheless."""
     with killed(path) as append:
         for _ in range(records // 40 or 1):
             append(min(records, 40))
     last = offsets(path)[-1]
-    for _ in range(3):
+    for _ in range(2):
         with killed(path) as append:
             last = append(30)
         assert offsets(path) == list(range(1, last + 1))
