@@ -19,6 +19,8 @@ from nameserver.state_machine.step import BROKER_EXPIRED
 from schemas.errors import BadRequestError
 from tests.lake.history.reports.conftest import Told
 
+pytestmark = pytest.mark.xdist_group("reports")
+
 
 def time_of(ms: int) -> str:
     return rfc3339(datetime.fromtimestamp(ms / 1000, UTC))

@@ -21,6 +21,8 @@ from lake.history.report_duckdb import bounded_views
 from schemas.errors import BadRequestError
 from tests.lake.history.reports.conftest import Told
 
+pytestmark = pytest.mark.xdist_group("reports")
+
 LAST = 2**40
 
 

@@ -18,6 +18,8 @@ from nameserver.state_machine.step import BROKER_EXPIRED
 from schemas.errors import BadRequestError
 from tests.lake.history.reports.conftest import Told
 
+pytestmark = pytest.mark.xdist_group("reports")
+
 
 def ms(time: str) -> int:
     return round(datetime.fromisoformat(time).timestamp() * 1000)

@@ -18,6 +18,8 @@ from dev.support.history_page import QUERIES
 from lake.history.history import History
 from tests.lake.history.reports.conftest import COMMANDS, SQL, Told
 
+pytestmark = pytest.mark.xdist_group("reports")
+
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 THEN = datetime(2023, 11, 14, 23, 14, 50, tzinfo=UTC)
 LATER = THEN + timedelta(minutes=30)

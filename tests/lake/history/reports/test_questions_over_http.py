@@ -19,7 +19,7 @@ from dev.support.memory_log import MemoryLog
 from lake.history.history import History
 from tests.lake.history.reports.conftest import COMMANDS, Told
 
-pytestmark = pytest.mark.deep  # the lake is built once more where another process has test_questions
+pytestmark = [pytest.mark.deep, pytest.mark.xdist_group("reports")]
 
 ASKED = {question: words for question, words in COMMANDS.items() if not words.startswith("history verify")}
 
