@@ -29,11 +29,15 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _unit(root: Path, nodeid: str) -> str:
-    """Name of the tests that go to one worker together: their group, or their file."""
-    file = nodeid.partition("::")[0]
+@cache
+def _unit_of_file(root: Path, file: str) -> str:
     group = _GROUP.search(_text(root / file))
     return group[1] if group else file
+
+
+def _unit(root: Path, nodeid: str) -> str:
+    """Name of the tests that go to one worker together: their group, or their file."""
+    return _unit_of_file(root, nodeid.partition("::")[0])
 
 
 def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
