@@ -22,8 +22,9 @@ from tests.eventlog.backends import Backend
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """kafka-python leaves the sockets of failed connections to the garbage collector, which may run in any test."""
+    here = str(Path(__file__).parent)
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
             item.add_marker(
                 pytest.mark.filterwarnings(
