@@ -115,10 +115,10 @@ main()
 @pytest.mark.parametrize(
     ("module", "name", "method", "kind", "what"),
     [
-        ("api.live_view.replica", "LiveReplica", "_run", "def", "live-view"),
         *(
             pytest.param(*case, marks=pytest.mark.deep)
             for case in (
+                ("api.live_view.replica", "LiveReplica", "_run", "def", "live-view"),
                 ("api.gateway.follower", "Follower", "_run", "def", "view-follower"),
                 ("api.gateway.fold_status", "FoldStatusReader", "follow", "async def", "status of the fold"),
                 (
