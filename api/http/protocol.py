@@ -525,7 +525,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         retry = RETRY if kind is TOO_MANY else {}
         answer = Problem(kind, detail, headers={"connection": "close", **retry}).response()
         lines = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
-        self._refusal = b"%b%b\r\n%b" % (STATUS_LINE[kind.status], lines, answer.body)
+        self._refusal = b"%b%b\r\n%b" % (STATUS_LINE[kind.status], lines, bytes(answer.body))
         if self._is_answered():
             self.transport.write(self._refusal)
             self.transport.close()
