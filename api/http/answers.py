@@ -28,7 +28,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class FieldProblem(Answer, frozen=True, kw_only=True):
-    """One field that is wrong."""
+    """One field that is wrong, by its path, such as `topicConfigSerializeWrapper.dataVersion.counter`."""
 
     field: str
     message: str

@@ -69,17 +69,9 @@ _BODY_TYPES: Final[dict[str, type[BaseModel]]] = {}
 """Types of the request bodies that routes have described, by their names in the description."""
 
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
-_ETAG_OF_COPY: Final = "ETag of the copy that the client has."
 _IF_NONE_MATCH: Final = {
-    "name": "If-None-Match",
-    "in": "header",
-    "required": False,
-    "schema": {
-        "anyOf": [{"type": "string"}, {"type": "null"}],
-        "description": _ETAG_OF_COPY,
-        "title": "If-None-Match",
-    },
-    "description": _ETAG_OF_COPY,
+    **{"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}},
+    "description": "ETag of the copy that the client has.",
 }
 """Parameter of all reads with entity tags."""
 _READ_HEADERS: Final = {
