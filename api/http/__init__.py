@@ -3,9 +3,10 @@
 
 Path of each kind of request:
 
-- Write: `routes_brokers`, `routes_admin` or `routes_kv` → `auth` (sender) → `body` (bytes) → `validation` and `models`
+- Write: `auth` (sender) → `routes_brokers`, `routes_admin` or `routes_kv` → `body` (bytes) → `validation` and `models`
   (values) → an event → the gateway → `writes` (the receipt).
 - Plain read of a route: `protocol` → `fast_path`.
-- Other read: `routes_topics`, `routes_brokers`, `routes_kv` → `reads` (waiting, entity tags) → the view.
+- Other read: `auth` (sender) → `routes_topics`, `routes_brokers`, `routes_kv` → `reads` (waiting, entity tags) → the
+  view.
 - Read of the past: the same, with `history_pool` instead of the view.
 """
