@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Final
@@ -121,9 +122,12 @@ TAGS: Final = [
 ]
 
 
+_camel: Final = cache(to_camel)  # each request asks for the name of its operation
+
+
 def operation_id(route: APIRoute) -> str:
     """Return the operationId of an endpoint: its function's name in camelCase."""
-    return to_camel(route.name)
+    return _camel(route.name)
 
 
 def operation_of(scope: Scope) -> str:
