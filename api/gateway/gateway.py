@@ -345,10 +345,10 @@ class Gateway:
         """
         return self._writer.submit(key, payload, then)
 
-    async def result(self, written: Written) -> Receipt:
-        """Wait for the result of an event that is durable."""
+    async def result(self, written: Written, *, may_wait: bool = True) -> Receipt:
+        """Return the result of an event that is durable, when the live view has it, or does not have it in time."""
         try:
-            if written.appended is not None:
+            if may_wait and written.appended is not None:
                 await self.live_view.wait_for(written.appended.offset, self._live_view_wait_s)
         finally:
             self.quotas.settle(written.charge)

@@ -10,7 +10,8 @@ A broker sends its whole registration every 30 s, mostly the same bytes. There a
 In the first two cases the registration is written without topics, if the state machine says that it changes nothing
 (`changes_nothing`). All other registrations are written in full. The state machine alone cannot decide this, because
 the parts of a split registration take turns. If the state machine needs topics at the registration's place on the log,
-the registration is written again with them. With deleteTopicWithBrokerRegistration it always needs them.
+the registration is written again with them. The same happens if the live view does not have the registration in time.
+With deleteTopicWithBrokerRegistration it always needs them.
 
 `RegistrationCache` has the last registration of each broker. A connection has its last heartbeat
 (`remoting.server.channel.Connection`).
@@ -235,17 +236,18 @@ class Registrations:
         del body
         delete_absent = self._gateway.settings.delete_topic_with_broker_registration
         repeat = None if delete_absent else self._last.find(request, sender.actor, channel)
+        tried: Receipt | None = None
         if repeat is not None and changes_nothing(self._gateway.live_view.view, repeat.event):
-            receipt = await self._gateway.propose(repeat.event, sender, (repeat.key, repeat.payload))
-            if receipt.reason != TOPICS_REQUIRED:
-                return self._answer(repeat.event, receipt)
+            tried = await self._gateway.propose(repeat.event, sender, (repeat.key, repeat.payload))
+            if not self._needs_topics(tried):
+                return self._answer(repeat.event, tried)
         now_ms = time.time_ns() // 1_000_000
         context = RequestContext(sender.actor, channel, now_ms, delete_absent)
         if not large and becomes_large(command):
             large = True
             self._one_has_ended(number)
         if large:
-            found = await self._register_large(command, context, sender, let_go)
+            found = await self._register_large(command, context, sender, let_go, tried)
             if found is None:
                 return None
             event, receipt = found
@@ -254,26 +256,45 @@ class Registrations:
             if decoded is None:
                 return None
             assert isinstance(decoded, RegisterBroker)
-            event, receipt = decoded, await self._register(decoded, sender)
+            event, receipt = decoded, await self._register(decoded, sender, tried)
         # A DataVersion without timestamp takes the time of receipt, so the same bytes mean another event each time.
         self._last.keep(event, request if event.data_version.timestamp != now_ms else None)
         return self._answer(event, receipt)
 
     # --- write ---
 
-    async def _register(self, event: RegisterBroker, sender: Sender) -> Receipt:
-        """Write a registration, without its topics if these are known."""
-        topicless = self._without_topics(event)
+    async def _register(self, event: RegisterBroker, sender: Sender, tried: Receipt | None = None) -> Receipt:
+        """Write a registration, without its topics if these are known.
+
+        Args:
+            event: Registration with its topics.
+            sender: Sender admitted for this request.
+            tried: Receipt of this registration without its topics, if it must be written again with them.
+        """
+        topicless = self._without_topics(event) if tried is None else None
         if topicless is not None:
-            receipt = await self._gateway.propose(topicless, sender)
-            if receipt.reason != TOPICS_REQUIRED:
-                return receipt
+            tried = await self._gateway.propose(topicless, sender)
+            if not self._needs_topics(tried):
+                return tried
         topics = event.topic_config_table or {}
         if len(topics) > _OFF_LOOP_TOPICS:
             payload = await self._gateway.offload(encode, event)
         else:
             payload = self._encoder.encode(event)
-        return await self._gateway.result(await self._write(event, sender, payload, topics))
+        written = await self._write(event, sender, payload, topics)
+        # A request waits for the live view once.
+        return await self._gateway.result(written, may_wait=tried is None or tried.visible)
+
+    def _needs_topics(self, receipt: Receipt) -> bool:
+        """Return whether a registration that was written without its topics must be written again with them.
+
+        If the live view did not have the event in time, its topics may be needed, and the broker's registration is not
+        durable without them. In fallback mode that is so for each registration. There the next one brings the topics,
+        as soon as the committed view shows that they are missing.
+        """
+        if receipt.visible:
+            return receipt.reason == TOPICS_REQUIRED
+        return self._gateway.replica.fallback_reason is None
 
     async def _write(self, event: RegisterBroker, sender: Sender, payload: bytes, topics: Collection[str]) -> Written:
         """Write a registration with its topics. If it exceeds a quota but changes nothing, write it as a heartbeat.
@@ -291,7 +312,12 @@ class Registrations:
         return await self._gateway.write(topicless, sender)
 
     async def _register_large(
-        self, command: RemotingCommand, context: RequestContext, sender: Sender, let_go: Callable[[], None]
+        self,
+        command: RemotingCommand,
+        context: RequestContext,
+        sender: Sender,
+        let_go: Callable[[], None],
+        tried: Receipt | None,
     ) -> tuple[RegisterBroker, Receipt] | None:
         """Do `_register` for a request that the other process reads. Its bytes are released when it is durable.
 
@@ -307,7 +333,7 @@ class Registrations:
                     return None
                 event, payload, names = read
                 del read
-                if self._without_topics(event) is None:
+                if tried is not None or self._without_topics(event) is None:
                     written = await self._write(event, sender, payload, names)
                     del payload, names
                 else:

@@ -114,6 +114,28 @@ def test_a_write_that_the_live_view_does_not_show_in_time_is_durable(tmp_path: P
         assert local.gateway.view.kv_get("n", "k") is None
 
 
+@pytest.mark.parametrize("again", [register(A, ADDR1), register(A, ADDR1, other="field")], ids=["bytes", "topics"])
+def test_a_repeated_registration_that_is_not_shown_in_time_is_written_with_its_topics(
+    tmp_path: Path, again: Send
+) -> None:
+    """Found by fault injection: a topic was deleted meanwhile, so the registration was refused without its topics."""
+    with (
+        LocalLake(tmp_path, folds=False) as lake,
+        lake.gateway(live_view_wait_s=0.05, clock_interval_s=3600.0) as local,
+        local.connect() as peer,
+    ):
+        peer.call(register(A, ADDR1).request())
+        assert perm(peer.call(ROUTE)) == 6
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(local.gateway.replica._reader, "read", unreadable)
+            until(lambda: local.gateway.replica.failing)
+            delete = DeleteTopic(actor=ACTOR, topic=T1)
+            lake.log.append([(routing_key(delete), encode(delete))])
+            assert peer.call(again.request()).code == codes.SUCCESS
+        assert local.loop.run(local.gateway.live_view.wait_for(lake.log.end().next_offset - 1, 30))
+        assert perm(peer.call(ROUTE)) == 6
+
+
 def test_the_unregistration_of_an_unknown_master_is_seen_at_once(tmp_path: Path) -> None:
     with LocalLake(tmp_path, folds=False) as lake, lake.gateway() as local, local.connect() as slaves:
         register_slaves(slaves)
