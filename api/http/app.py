@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -37,7 +37,7 @@ from api.http import (
     routes_topics,
 )
 from api.http.bounds import OF_ADDRESS
-from api.http.context import HttpContext, admit
+from api.http.context import HttpContext, Router
 from api.http.csrf import PROBES, TrustedOrigins
 from api.http.etag import WAITED
 from api.http.fast_path import FastRoutes
@@ -186,7 +186,7 @@ class HttpApp(FastAPI):
                 metrics.route_latency.observe(seconds)
 
 
-ROUTERS: Final = (
+ROUTERS: Final[tuple[Router, ...]] = (
     *(routes_brokers.ingest, routes_brokers.router, routes_topics.router, routes_history.router, routes_reports.router),
     *(routes_admin.router, routes_kv.router, routes_health.router, routes_console.router, routes_nameserver.router),
     routes_docs.router,
@@ -222,7 +222,7 @@ def create_app(context: HttpContext) -> HttpApp:
     answers = context.answers[gateway.settings.reads]
     app.fast_routes = FastRoutes(gateway, answers, metrics, app.sites, context.guard)
     for router in ROUTERS:
-        app.include_router(router, dependencies=[Depends(admit)])
+        app.include_router(router)
     return app
 
 

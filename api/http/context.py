@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that every handler of the HTTP API needs. `context_of` returns them."""
+"""What every handler of the HTTP API needs: the shared objects (`context_of`) and admission (`Router`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated
+from collections.abc import Callable, Coroutine, Mapping
+from enum import Enum
+from typing import Annotated, Any, Final
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
 
 from api.gateway.gateway import Gateway
 from api.gateway.live_gateways import Resolver
@@ -87,17 +90,39 @@ class HttpContext:
         return max(0, self.gateway.live_view.offset - self.gateway.committed.offset)
 
 
-async def admit(request: Request) -> Sender | None:
-    """Admit the sender of a request. FastAPI calls this dependency of every endpoint before it checks parameters.
+class Router(APIRouter):
+    """Endpoints that admit the sender of a request before FastAPI reads anything else of it."""
 
-    Raises:
-        RoutelakeError: As `Authenticator.admit`.
-    """
-    return context_of(request).guard.admit(request)
+    def __init__(
+        self, prefix: str = "", *, tags: list[str | Enum] | None = None, include_in_schema: bool = True
+    ) -> None:
+        """Declare what the endpoints have in common."""
+        super().__init__(prefix=prefix, tags=tags, include_in_schema=include_in_schema, route_class=_AdmittingRoute)
 
 
-Writer = Annotated[Sender, Depends(admit)]
+class _AdmittingRoute(APIRoute):
+    """An endpoint behind admission. A dependency would do the same, but it costs a read 30 microseconds."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the endpoint. It raises RoutelakeError as `Authenticator.admit`."""
+        handle = super().get_route_handler()
+
+        async def admitted(request: Request) -> Response:
+            request.scope[_SENDER] = context_of(request).guard.admit(request)
+            return await handle(request)
+
+        return admitted
+
+
+async def _sender(request: Request) -> Sender:
+    sender = request.scope[_SENDER]
+    assert isinstance(sender, Sender)
+    return sender
+
+
+Writer = Annotated[Sender, Depends(_sender)]
 """Parameter of an endpoint that writes: the admitted sender."""
+_SENDER: Final = "routelake.sender"
 
 
 def context_of(request: Request) -> HttpContext:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_snake
 from starlette.responses import Response
 
 from api.http.answers import AddAnswer, ReceiptAnswer, SelfPreservationAnswer, WipeAnswer
-from api.http.context import Writer, context_of
+from api.http.context import Router, Writer, context_of
 from api.http.models import SelfPreservationBody
 from api.http.naming_rules import broker_name_problem, topic_problem
 from api.http.openapi import (
@@ -33,7 +33,7 @@ from schemas.events import AddWritePerm, DeleteTopic, PreserveEnd, PutKvConfig, 
 from schemas.kv import NAMESRV_CONFIG
 from security.admission.admission import Sender
 
-router = APIRouter(prefix="/v1", tags=["admin"])
+router = Router(prefix="/v1", tags=["admin"])
 
 BrokerPath = Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])]
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -21,7 +21,7 @@ from api.http.answers import (
     ReceiptAnswer,
     RegistrationAnswer,
 )
-from api.http.context import Writer, context_of
+from api.http.context import Router, Writer, context_of
 from api.http.etag import NOTHING, read_headers
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
 from api.http.openapi import PAST_PROBLEMS, describe_read, describe_write
@@ -38,8 +38,8 @@ from schemas.kv import existing
 from schemas.rocketmq_json import encode_cluster_info
 from schemas.route import ClusterInfo
 
-ingest = APIRouter(prefix="/v1", tags=["ingest"])
-router = APIRouter(prefix="/v1", tags=["clusters"])
+ingest = Router(prefix="/v1", tags=["ingest"])
+router = Router(prefix="/v1", tags=["clusters"])
 
 _encode = msgspec.json.Encoder().encode
 

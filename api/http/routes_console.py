@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from starlette.responses import Response
 
-from api.http.context import context_of
+from api.http.context import Router, context_of
 from api.http.etag import JSON, if_none_match, matches
 from api.http.models import SessionBody
 from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
@@ -65,7 +65,7 @@ _MEDIA: Final = {
 }
 
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 _MOST_SESSION_BYTES: Final = 32 * 1024
 """Maximum size of a body that begins a session, in bytes. It has only a token."""

@@ -7,14 +7,14 @@ import json
 from html import escape
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
-from api.http.context import context_of
+from api.http.context import Router, context_of
 from api.http.etag import JSON
 from api.http.problems import KINDS
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 _HTML: Final = "text/html; charset=utf-8"
 _HEADERS: Final = {

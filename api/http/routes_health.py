@@ -17,13 +17,13 @@ import re
 import time
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from api.gateway.gateway import Gateway
 from api.gateway.metrics import CONTENT_TYPE
 from api.http.answers import Check, FoldHealthAnswer, FoldLag, HealthAnswer, ReadyAnswer
-from api.http.context import HttpContext, context_of
+from api.http.context import HttpContext, Router, context_of
 from api.http.openapi import json_response, problem_responses, text_response
 from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, bad_parameter
 from api.http.reads import check_once, uncached
@@ -142,7 +142,7 @@ def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:
     return None
 
 
-router = APIRouter(tags=["health"])
+router = Router(tags=["health"])
 
 _HIDDEN: Final = "see the gateway's log, or ask as a reader"
 _LONGEST_REASON: Final = 400

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import Header, Path, Query, Request
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
@@ -20,7 +20,7 @@ from api.http.answers import (
     EpochsAnswer,
     TopicTimelineAnswer,
 )
-from api.http.context import context_of
+from api.http.context import Router, context_of
 from api.http.events import EventFilter
 from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, describe_read, problem_responses, text_response
 from api.http.parameters import Format, TopicPath, number
@@ -58,7 +58,7 @@ from lake.history.timeline import Timeline, Window, broker_timeline, topic_timel
 from schemas.codes import MAX_LONG
 from schemas.route_commit import EpochMark, RouteCommit
 
-router = APIRouter(prefix="/v1", tags=["history"])
+router = Router(prefix="/v1", tags=["history"])
 
 _FORMATS: Final = (Format.CSV, Format.NDJSON)
 

@@ -7,11 +7,11 @@ import time
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
 from api.http.answers import KvAnswer, KvTableAnswer, ReceiptAnswer
-from api.http.context import Writer, context_of
+from api.http.context import Router, Writer, context_of
 from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
 from api.http.naming_rules import text_problem
@@ -26,7 +26,7 @@ from schemas.kv import is_reserved
 from schemas.limits import MAX_NAME_BYTES
 from security.admission.admission import Sender
 
-router = APIRouter(prefix="/v1/kv", tags=["kv"])
+router = Router(prefix="/v1/kv", tags=["kv"])
 
 Namespace = Annotated[str, Path(description="The namespace. A slash in it is `%2F`.", examples=["ORDER_TOPIC_CONFIG"])]
 Key = Annotated[str, Path(description="The key.", examples=["orders"])]

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from api.gateway.live_gateways import live_addresses
 from api.http.answers import ConfigAnswer
-from api.http.context import context_of
+from api.http.context import Router, context_of
 from api.http.openapi import READ_PROBLEMS, json_response, problem_responses, text_response
 from api.http.problems import BUSY, FORBIDDEN, Problem
 from api.http.reads import check_once, uncached
 from api.settings.gateway import shown_settings
 
-router = APIRouter()
+router = Router()
 
 
 _ADDRESSES_HEADERS: Final = {"cache-control": "no-store", "content-type": "text/plain; charset=utf-8"}

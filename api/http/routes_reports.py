@@ -7,11 +7,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import ActivityAnswer, LifelinesAnswer, ReportAnswer, ReportsAnswer, ReportSpecAnswer
+from api.http.context import Router
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, describe_read
 from api.http.parameters import number
@@ -24,7 +25,7 @@ from lake.history.report import MAX_ROWS, ReportAsked, report_page
 from lake.history.reports import BY_NAME, FLAPPING, REPORTS, TIMES
 from schemas.route_commit import UNIX_EPOCH
 
-router = APIRouter(prefix="/v1", tags=["history"])
+router = Router(prefix="/v1", tags=["history"])
 
 
 # --- reports ---

@@ -13,12 +13,12 @@ from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import TopicListAnswer, TopicSums
-from api.http.context import HttpContext
+from api.http.context import HttpContext, Router
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.naming_rules import topic_problem
 from api.http.openapi import PAST_PROBLEMS, describe_read
@@ -45,7 +45,7 @@ from schemas.errors import NotFoundError
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
 
-router = APIRouter(prefix="/v1/topics", tags=["topics"])
+router = Router(prefix="/v1/topics", tags=["topics"])
 
 MAX_PAGE: Final = 10_000
 CROWDED: Final = {"retry-after": "5"}
