@@ -11,6 +11,8 @@ Heartbeat times (`LIVENESS_COLUMNS`) are left out, as no change is recorded for 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -61,12 +63,6 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     key: str
 
 
-class _Group(NamedTuple):
-    table_name: str
-    broker_name: str
-    rows: int
-
-
 def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: str | None = None) -> Diff:
     """List differences, one page at a time.
 
@@ -93,8 +89,8 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
         wanted = f'{between(before, after)} AND "tableName" IS NOT NULL AND {asked.filters.of_rows(history, table)}'
         look = _Look(table, wanted, asked.filters.of_causes(), place)
         room = MAX_PAGE_BYTES
-        for groups in _together(look.groups()):
-            rows, ended = look.rows(groups, limit - len(looked_at), room if looked_at else None)
+        for name, groups in look.parts():
+            rows, ended = look.rows(name, groups, limit - len(looked_at), room if looked_at else None)
             looked_at += rows
             room -= sum(row.size for row in rows)
             if not ended:
@@ -146,8 +142,8 @@ class _Look(NamedTuple):
     causes: str | None
     place: _Cursor | None
 
-    def groups(self) -> list[_Group]:
-        """Changed tables and broker groups, in order, from the cursor on."""
+    def parts(self) -> Iterator[tuple[str, list[str]]]:
+        """Changed tables and their broker groups, in order, from the cursor on. Each part is for one query."""
         beyond = "true"
         if self.place is not None:
             name, group = query.text(self.place.table_name), query.text(self.place.broker_name)
@@ -157,17 +153,26 @@ class _Look(NamedTuple):
             f'SELECT "tableName", {_GROUP} AS "group", count(*) AS "rows" FROM t '  # noqa: S608
             f"WHERE {self.wanted} AND {beyond} GROUP BY 1, 2 ORDER BY 1, 2",
         )
-        return [_Group(*row.values()) for row in rows.to_pylist()]
+        for name, of_table in groupby(rows.to_pylist(), itemgetter("tableName")):
+            groups: list[str] = []
+            count = 0
+            for row in of_table:
+                if count >= _GROUP_ROWS:
+                    yield name, groups
+                    groups, count = [], 0
+                groups.append(row["group"])
+                count += row["rows"]
+            yield name, groups
 
-    def rows(self, groups: list[_Group], limit: int, room: int | None) -> tuple[list[_Row], bool]:
+    def rows(self, name: str, groups: list[str], limit: int, room: int | None) -> tuple[list[_Row], bool]:
         """The first differing rows of some groups of one table, and True if these are all of them.
 
         Args:
-            groups: Groups of one table.
+            name: Name of the table.
+            groups: Names of broker groups.
             limit: Maximum number of rows.
             room: Maximum bytes, or None for no limit on the first row.
         """
-        name = groups[0].table_name
         beyond = "true"
         if self.place is not None and self.place.table_name == name:
             group = query.text(self.place.broker_name)
@@ -176,7 +181,7 @@ class _Look(NamedTuple):
         changed = (
             f'SELECT {_GROUP} AS "group", "key", first_value("before" ORDER BY {_ORDER}) AS "before", '  # noqa: S608
             f'last_value("after" ORDER BY {_ORDER}) AS "after" FROM t WHERE {self.wanted} '
-            f'AND "tableName" = {query.text(name)} AND {_GROUP} IN {query.texts(each.broker_name for each in groups)} '
+            f'AND "tableName" = {query.text(name)} AND {_GROUP} IN {query.texts(groups)} '
             f'AND {beyond} GROUP BY 1, "key" HAVING (first_value("before" ORDER BY {_ORDER}) '
             f'IS DISTINCT FROM last_value("after" ORDER BY {_ORDER})) {caused}'
         )
@@ -188,15 +193,3 @@ class _Look(NamedTuple):
             count = min(limit, max(fit, room is None))
         found = query.select(self.table, f'SELECT "group", "key", "before", "after" {rest} {count + 1}').to_pylist()
         return [_Row(name, *row.values()) for row in found[:count]], len(found) <= count
-
-
-def _together(groups: list[_Group]) -> Iterator[list[_Group]]:
-    """Split groups into parts for one query each: adjacent groups of one table."""
-    part: list[_Group] = []
-    for group in groups:
-        if part and (part[0].table_name != group.table_name or sum(each.rows for each in part) >= _GROUP_ROWS):
-            yield part
-            part = []
-        part.append(group)
-    if part:
-        yield part
