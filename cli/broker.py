@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import msgspec
 import typer
 
 from cli.client_options import ClientOptions, HttpToken, secret
-from cli.options import NamesrvOrHttp, namesrv_source, with_options
+from cli.options import NamesrvOrHttp, Options, namesrv_source, with_options
 from cli.preflight import check_folder, check_free, listen_address
 from clients.addresses import namesrv_addresses
 from runtime.logs import configure
@@ -141,42 +142,49 @@ def broker(
     )
 
 
-@with_options
-def fleet(
-    namesrv: NamesrvOrHttp = "",
-    brokers: Annotated[int, typer.Option("--brokers", min=1, help="Number of brokers.")] = 300,
+@dataclass(frozen=True, kw_only=True)
+class FleetOptions(Options):
+    """The options of a fleet, by the names of `clients.broker.fleet.FleetSettings`."""
+
+    brokers: Annotated[int, typer.Option("--brokers", min=1, help="Number of brokers.")] = 300
     topics: Annotated[
         int, typer.Option("--topics", min=0, help="Number of topics per broker, in addition to the built-in ones.")
-    ] = 10_000,
-    clusters: Annotated[int, typer.Option("--clusters", min=1, help="Number of clusters.")] = 1,
-    heartbeat_period_s: Annotated[
+    ] = 10_000
+    clusters: Annotated[int, typer.Option("--clusters", min=1, help="Number of clusters.")] = 1
+    period_s: Annotated[
         float,
         typer.Option(
             "--heartbeat-period-s", min=0.01, help="Time between two registrations of one broker, in seconds."
         ),
-    ] = 30.0,
+    ] = 30.0
     changes_per_s: Annotated[
         float, typer.Option("--changes-per-s", min=0, help="Topic changes per second in the whole fleet.")
-    ] = 0.0,
+    ] = 0.0
     duration_s: Annotated[
         float, typer.Option("--duration-s", min=0, help="Stop after this many seconds. 0: stop with Ctrl-C.")
-    ] = 0.0,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Maximum number of concurrent registrations.")] = 32,
+    ] = 0.0
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Maximum number of concurrent registrations.")] = 32
     timeout_s: Annotated[
         float, typer.Option("--timeout-s", min=0.01, help="Timeout of one registration, in seconds.")
-    ] = 60.0,
+    ] = 60.0
     force_register: Annotated[
         bool,
         typer.Option(
             "--force-register/--ask-first", help="Send all topics each time, or first ask whether they have changed."
         ),
-    ] = True,
+    ] = True
     unregister: Annotated[
         bool, typer.Option("--unregister/--vanish", help="At the end: unregister, or only close the connections.")
-    ] = True,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random queue numbers and topic changes.")] = 1,
-    http_token: HttpToken = "",
+    ] = True
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random queue numbers and topic changes.")] = 1
+
+
+@with_options
+def fleet(
+    namesrv: NamesrvOrHttp = "",
     *,
+    options: FleetOptions,
+    http_token: HttpToken = "",
     client: ClientOptions,
 ) -> None:
     """Run many brokers in one process, for rehearsals and benchmarks."""
@@ -186,19 +194,9 @@ def fleet(
     configure("fleet")
     settings = FleetSettings(
         namesrvs=namesrv_addresses(namesrv, namesrv_source(namesrv, "--namesrv"), http=True),
-        brokers=brokers,
-        topics=topics,
-        clusters=clusters,
-        period_s=heartbeat_period_s,
-        changes_per_s=changes_per_s,
-        duration_s=duration_s,
-        at_once=at_once,
-        timeout_s=timeout_s,
-        force_register=force_register,
-        unregister=unregister,
-        seed=seed,
         http_token=secret("--http-token", http_token),
         credentials=client.keys(),
         tls=client.encryption(),
+        **vars(options),
     )
     raise typer.Exit(run_fleet(settings))

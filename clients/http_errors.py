@@ -3,9 +3,44 @@
 
 from __future__ import annotations
 
-import httpx
+from http import HTTPStatus
+from typing import Final
 
-from remoting.errors import ClientError, ConnectError, ConnectionLostError, why_not_connected
+import httpx
+import msgspec
+
+from remoting.codec.frame import HTTP_IS_ELSEWHERE, RemotingCommand
+from remoting.errors import AnswerError, ClientError, ConnectError, ConnectionLostError, why_not_connected
+from schemas.codes import ResponseCode
+
+_BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+
+
+class Problem(msgspec.Struct):
+    """Fields of a problem document that a client uses."""
+
+    type: str = ""
+    title: str = ""
+    detail: str = ""
+    code: int | None = None
+
+
+def problem_of(answer: httpx.Response) -> Problem:
+    """Return the problem document of an answer. Without one, its detail is the reason of the status."""
+    try:
+        return msgspec.json.decode(answer.content, type=Problem)
+    except (ValueError, RecursionError):
+        is_remoting = HTTP_IS_ELSEWHERE.encode() in answer.content
+        return Problem(detail=HTTP_IS_ELSEWHERE if is_remoting else answer.reason_phrase)
+
+
+def answer_error(address: str, answer: httpx.Response, problem: Problem) -> AnswerError:
+    """Return the error of an answer that is no success."""
+    code = problem.code
+    if code is None:
+        code = ResponseCode.SYSTEM_BUSY if answer.status_code in _BUSY else ResponseCode.SYSTEM_ERROR
+    remark = f"HTTP {answer.status_code}: {problem.detail or problem.title or answer.reason_phrase}"
+    return AnswerError(address, RemotingCommand(code, remark=remark))
 
 
 def client_error(address: str, error: httpx.RequestError, timeout_s: float) -> ClientError:

@@ -154,9 +154,7 @@ class BrokerHandler:
 
     def _check_name(self, topic: str) -> None:
         """Raise RefusedError if a topic of this name must not be created or changed."""
-        remark = topic_remark(topic) or self._system_topic_remark(topic)
-        if remark is not None:
-            raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
+        _refuse(topic_remark(topic) or self._system_topic_remark(topic))
 
     def _check_settings(self, topic: TopicConfig) -> None:
         """Raise RefusedError if a topic cannot have these settings. RocketMQ accepts queue numbers below 1."""
@@ -169,8 +167,7 @@ class BrokerHandler:
                 f"The specified topic: {topic.topic_name}, readQueueNums {topic.read_queue_nums} and writeQueueNums "
                 f"{topic.write_queue_nums} must both be at least 1; take a permission away to stop reading or writing"
             )
-        if remark is not None:
-            raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
+        _refuse(remark)
 
     def _system_topic_remark(self, topic: str) -> str | None:
         if self._broker.config.validate_system_topic_when_update_topic and self._topics.is_system_topic(topic):
@@ -179,9 +176,7 @@ class BrokerHandler:
 
     async def _delete_topic(self, command: RemotingCommand, peer: str) -> RemotingCommand:
         topic = command.ext("topic") or ""
-        remark = self._system_topic_remark(topic) if topic.strip() else "The specified topic is blank."
-        if remark is not None:
-            raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
+        _refuse(self._system_topic_remark(topic) if topic.strip() else "The specified topic is blank.")
         await self._broker_topics.delete(topic)
         return response()
 
@@ -236,7 +231,7 @@ class BrokerHandler:
         except (ValueError, RecursionError) as error:
             raise BadRequestError(f"the body is no HeartbeatData: {error}") from error
         for consumer in consumers:
-            _check_group(consumer.group_name)
+            _refuse(group_remark(consumer.group_name))
             await self._broker_topics.needed(
                 RETRY_GROUP_TOPIC_PREFIX + consumer.group_name,
                 RETRY_QUEUE_NUMS,
@@ -263,7 +258,7 @@ class BrokerHandler:
                 code=ResponseCode.NO_PERMISSION,
             )
         group = command.ext("group") or ""
-        _check_group(group)
+        _refuse(group_remark(group))
         is_unit = (command.ext("unitMode") or "").lower() == "true"
         topic = RETRY_GROUP_TOPIC_PREFIX + group
         found = await self._broker_topics.needed(
@@ -276,8 +271,8 @@ class BrokerHandler:
         raise RefusedError(f"look message by offset failed, {command.ext('offset')}")
 
 
-def _check_group(group: str) -> None:
-    remark = group_remark(group)
+def _refuse(remark: str | None) -> None:
+    """Raise RefusedError if there is a remark about an invalid value."""
     if remark is not None:
         raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
 

@@ -289,7 +289,7 @@ class Fleet:
             part = make()
             start = time.monotonic()
             results = await ask_all(
-                self._servers[index], lambda server: server.register(member.config, [part], timeout_s), timeout_s
+                self._servers[index], lambda server: server.register(member.config, part, timeout_s), timeout_s
             )
         for result in results:
             kind.sent_bytes += len(part.entries) * result.attempts

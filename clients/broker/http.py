@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
 from typing import Final
 
 import httpx
@@ -20,13 +19,11 @@ from clients.broker.config import BrokerConfig
 from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer
 from clients.broker.registration import RegisterBrokerResult, Registration, incremental
 from clients.broker.topic_config import TopicConfig
-from clients.http_errors import client_error
+from clients.http_errors import answer_error, client_error, problem_of
 from remoting.client import RemotingClient
-from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import encode_data_version
-from remoting.errors import AnswerError, AnswerTimeoutError
+from remoting.errors import AnswerTimeoutError
 from schemas.broker import DataVersion
-from schemas.codes import ResponseCode
 
 _OK: Final = (200, 202)
 _encode = msgspec.json.Encoder().encode
@@ -36,9 +33,6 @@ class _Answer(msgspec.Struct, rename="camel"):
     master_addr: str | None = None
     ha_server_addr: str | None = None
     order_topic_conf: dict[str, str] | None = None
-    code: int | None = None
-    detail: str | None = None
-    title: str | None = None
 
 
 _answer = msgspec.json.Decoder(_Answer)
@@ -67,22 +61,14 @@ class HttpNameServer:
         if token:
             self._headers["authorization"] = f"Bearer {token}"
 
-    async def register(
-        self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
-    ) -> RegisterBrokerResult:
+    async def register(self, config: BrokerConfig, part: Registration, timeout_s: float) -> RegisterBrokerResult:
         """See `NameServer`."""
-        result = RegisterBrokerResult()
-        for part in parts:
-            answer = await self._post("register", _register_body(config, part), timeout_s)
-            result = RegisterBrokerResult(
-                answer.master_addr, answer.ha_server_addr, tuple(answer.order_topic_conf or ())
-            )
-        return result
+        answer = await self._post("register", _register_body(config, part), timeout_s)
+        return RegisterBrokerResult(answer.master_addr, answer.ha_server_addr, tuple(answer.order_topic_conf or ()))
 
     async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
         """See `NameServer`."""
-        part = incremental(config, [topic], data_version)
-        await self._post("register", _register_body(config, part), COMMAND_TIMEOUT_S)
+        await self.register(config, incremental(config, [topic], data_version), COMMAND_TIMEOUT_S)
 
     async def needs_registration(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> bool:
         """See `NameServer`."""
@@ -113,16 +99,12 @@ class HttpNameServer:
             raise AnswerTimeoutError(self.address, f"no answer to {what} within {timeout_s:g} s") from None
         except httpx.RequestError as error:
             raise client_error(self.address, error, timeout_s) from error
-        status, content = response.status_code, response.content
+        if response.status_code not in _OK:
+            raise answer_error(self.address, response, problem_of(response))
         try:
-            answer = _answer.decode(content)
+            return _answer.decode(response.content)
         except (ValueError, RecursionError):
-            answer = _Answer(detail=f"HTTP {status}: {content[:200]!r}")
-        if status not in _OK:
-            remark = answer.detail or answer.title or f"HTTP {status}"
-            code = ResponseCode.SYSTEM_ERROR if answer.code is None else answer.code
-            raise AnswerError(self.address, RemotingCommand(code, remark=remark))
-        return answer
+            return _Answer()
 
 
 def name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -46,10 +46,8 @@ class NameServer(Protocol):
 
     address: str
 
-    async def register(
-        self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
-    ) -> RegisterBrokerResult:
-        """Send the parts one after the other, and return the last answer."""
+    async def register(self, config: BrokerConfig, part: Registration, timeout_s: float) -> RegisterBrokerResult:
+        """Send a registration, or one part of it."""
 
     async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
         """Register one topic."""
@@ -77,15 +75,9 @@ class RemotingNameServer:
         self.address = address
         self._client = client
 
-    async def register(
-        self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
-    ) -> RegisterBrokerResult:
+    async def register(self, config: BrokerConfig, part: Registration, timeout_s: float) -> RegisterBrokerResult:
         """See `NameServer`."""
-        result = RegisterBrokerResult()
-        for part in parts:
-            answer = await self._client.call(self.address, register_request(config, part), timeout_s)
-            result = register_result(answer)
-        return result
+        return register_result(await self._client.call(self.address, register_request(config, part), timeout_s))
 
     async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
         """See `NameServer`. Request 217 has no version."""

@@ -138,7 +138,15 @@ class Registrar:
         if self._closed:
             return []
         timeout_s = self._timeout_s
-        results = await ask_all(servers, lambda server: server.register(self.config, parts, timeout_s), timeout_s)
+
+        async def register(server: NameServer) -> RegisterBrokerResult:
+            """Send the parts one after the other, and return the last answer."""
+            result = RegisterBrokerResult()
+            for part in parts:
+                result = await server.register(self.config, part, timeout_s)
+            return result
+
+        results = await ask_all(servers, register, timeout_s)
         fresh = {result.address: result for result in results}
         self.last_results = [fresh.pop(old.address, old) for old in self.last_results] + list(fresh.values())
         for result in results:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -44,7 +44,6 @@ class BlockingRouteClient:
         self._local = threading.local()
         self._gate = threading.Lock()  # so that nothing is scheduled on the loop after its end
         self._closed = False
-        self._waited_for: set[Future[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         # Listeners have their own thread, because a listener may block or call this client.
         self._news = ThreadPoolExecutor(1, thread_name_prefix="route-listeners")
@@ -68,8 +67,6 @@ class BlockingRouteClient:
             if self._closed:
                 return
             self._closed = True
-            for future in self._waited_for:
-                future.cancel()
             ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         ending.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -177,7 +174,6 @@ class BlockingRouteClient:
             if self._closed:
                 raise UnavailableError("the route client is closed")
             future = asyncio.run_coroutine_threadsafe(tracked(), self._loop)
-            self._waited_for.add(future)
         try:
             return future.result()
         except CancelledError:
@@ -185,12 +181,11 @@ class BlockingRouteClient:
         except BaseException:
             future.cancel()  # also if this thread is interrupted, because no thread waits for the result any more
             raise
-        finally:
-            with self._gate:
-                self._waited_for.discard(future)
 
     async def _end(self) -> None:
-        """Close the client after all cancelled tasks have ended."""
+        """Cancel all calls, and close the client after they have ended."""
+        for task in self._tasks:
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 

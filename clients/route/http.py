@@ -13,28 +13,15 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
-import msgspec
 
-from clients.http_errors import client_error
+from clients.http_errors import answer_error, client_error, problem_of
 from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
-from remoting.codec.frame import HTTP_IS_ELSEWHERE, RemotingCommand
-from remoting.errors import AnswerError, AnswerTimeoutError, ConnectionLostError
-from schemas.codes import ResponseCode
+from remoting.errors import AnswerTimeoutError, ConnectionLostError
 
 MAX_WAIT_S: Final = 300.0
 """Maximum ``wait`` that a gateway accepts, in seconds."""
 _TOPIC_NOT_EXIST: Final = "urn:routelake:problem:topic-not-exist"
-_BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
-
-
-class _Problem(msgspec.Struct):
-    """Fields of a problem document that the client uses."""
-
-    type: str = ""
-    title: str = ""
-    detail: str = ""
-    code: int | None = None
 
 
 class HttpTransport:
@@ -154,15 +141,7 @@ def _understand(address: str, answer: httpx.Response) -> RouteAnswer | None:
         return RouteAnswer(decode_route(address, answer.content), tag)
     if answer.status_code == HTTPStatus.NOT_MODIFIED:
         return None
-    try:
-        problem = msgspec.json.decode(answer.content, type=_Problem)
-    except (ValueError, RecursionError):
-        is_remoting = HTTP_IS_ELSEWHERE.encode() in answer.content
-        problem = _Problem(detail=HTTP_IS_ELSEWHERE if is_remoting else answer.reason_phrase)
+    problem = problem_of(answer)
     if answer.status_code == HTTPStatus.NOT_FOUND and problem.type == _TOPIC_NOT_EXIST:
         return RouteAnswer(None, tag)
-    code = problem.code
-    if code is None:
-        code = ResponseCode.SYSTEM_BUSY if answer.status_code in _BUSY else ResponseCode.SYSTEM_ERROR
-    remark = f"HTTP {answer.status_code}: {problem.detail or problem.title or answer.reason_phrase}"
-    raise AnswerError(address, RemotingCommand(code, remark=remark))
+    raise answer_error(address, answer, problem)
