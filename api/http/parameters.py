@@ -138,6 +138,10 @@ class Format(StrEnum):
     CSV = "text/csv"
 
 
+OTHER_FORMATS: Final = (Format.CSV, Format.NDJSON)
+"""Formats of a list in addition to JSON."""
+
+
 def wanted_format(request: Request) -> Format:
     """Return the format that the Accept headers of a request prefer (RFC 9110, 12.5.1)."""
     ranges = ",".join(request.headers.getlist("accept")).split(",", _MOST_RANGES)

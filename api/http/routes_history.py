@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query, Request
 from pydantic import AfterValidator, Field
@@ -23,7 +23,7 @@ from api.http.answers import (
 from api.http.context import Router, context_of
 from api.http.events import EventFilter
 from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, describe_read, problem_responses, text_response
-from api.http.parameters import Format, TopicPath, number
+from api.http.parameters import OTHER_FORMATS, TopicPath, number
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem, bad_parameter
 from api.http.reads import (
     POINT_IN_TIME,
@@ -59,8 +59,6 @@ from schemas.codes import MAX_LONG
 from schemas.route_commit import EpochMark, RouteCommit
 
 router = Router(prefix="/v1", tags=["history"])
-
-_FORMATS: Final = (Format.CSV, Format.NDJSON)
 
 
 class TopicChangesQuery(WindowQuery, PageQuery):
@@ -113,7 +111,7 @@ class EpochsQuery(ReadQuery):
 @router.get(
     "/changes",
     summary="List all changes, newest first",
-    **describe_read(ChangesAnswer, *PAST_PROBLEMS, formats=_FORMATS),
+    **describe_read(ChangesAnswer, *PAST_PROBLEMS, formats=OTHER_FORMATS),
 )
 async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query()]) -> Response:
     """Rows of routeChangeTable that lead from the state at `from` to the state at `to`.
@@ -127,7 +125,7 @@ async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query
 @router.get(
     "/topics/{topic:names}/changes",
     summary="List the changes of a topic's route",
-    **describe_read(ChangesAnswer, *PAST_PROBLEMS, formats=_FORMATS),
+    **describe_read(ChangesAnswer, *PAST_PROBLEMS, formats=OTHER_FORMATS),
 )
 async def get_topic_changes(
     request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()]

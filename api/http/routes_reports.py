@@ -15,7 +15,7 @@ from api.http.answers import ActivityAnswer, LifelinesAnswer, ReportAnswer, Repo
 from api.http.context import Router
 from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, describe_read
-from api.http.parameters import number
+from api.http.parameters import OTHER_FORMATS, number
 from api.http.problems import bad_parameter
 from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
@@ -66,7 +66,9 @@ async def list_reports(request: Request, query: Annotated[ReadQuery, Query()]) -
 
 
 @router.get(
-    "/reports/{name}", summary="Return a report on a window of time", **describe_read(ReportAnswer, *PAST_PROBLEMS)
+    "/reports/{name}",
+    summary="Return a report on a window of time",
+    **describe_read(ReportAnswer, *PAST_PROBLEMS, formats=OTHER_FORMATS),
 )
 async def get_report(
     request: Request,

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -116,6 +117,30 @@ def test_everything_is_described_with_examples_that_are_true(document: dict[str,
                     check(media["schema"], example)
         assert "422" not in found["responses"] or bodies, where
         assert "500" in found["responses"], where
+
+
+_PATH_PARAMETERS: Final = {
+    "{topic}": "orders",
+    "{name}": "alive",
+    "{brokerName}": "broker-a",
+    "{namespace}": "a",
+    "{key}": "b",
+}
+
+
+@pytest.mark.parametrize("accept", ["text/csv", "application/x-ndjson"])
+def test_every_format_of_an_answer_is_described(document: dict[str, Any], quiet: HttpApi, accept: str) -> None:
+    formats = Counter[str]()
+    for path, method, found in operations(document):
+        if method != "get" or found["operationId"] == "listenEvents":
+            continue
+        for name, value in _PATH_PARAMETERS.items():
+            path = path.replace(name, value)
+        answer = quiet.get(path, headers={"accept": accept})
+        media = answer.headers["content-type"].partition(";")[0]
+        assert media in found["responses"][str(answer.status_code)]["content"], path
+        formats[media] += 1
+    assert formats[accept] >= 2
 
 
 def test_every_kind_of_problem_is_described(document: dict[str, Any]) -> None:
