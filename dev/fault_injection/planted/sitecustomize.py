@@ -169,7 +169,7 @@ def _no_resume(module: Any) -> None:
 def _impatient(module: Any) -> None:
     """Tell a client that waits for an offset at once that it is there."""
 
-    async def at_once(self: Any, offset: int, timeout_s: float) -> bool:
+    async def at_once(self: Any, offset: int, timeout_s: float, *, is_read: bool = False) -> bool:
         return True
 
     def finish(self: Any, future: Any, offset: int, timeout_s: float, *, shown: Any, late: Any) -> None:
