@@ -2,8 +2,8 @@
 """The HTTP API as an ASGI application: `create_app`.
 
 A plain read of a route is answered before it reaches this module (`api.http.fast_path`). Any other request passes these
-steps: a check of its origin (`api.http.csrf`), counting, FastAPI's routing, and its handler. If a step raises an error,
-one of the error handlers below answers. Every error is a problem details object.
+steps: a check of its origin (`api.http.csrf`), counting, FastAPI's routing, admission (`api.http.context.Router`), and
+its handler. If a step raises an error, one of the error handlers below answers. Each error is a problem details object.
 
 HEAD is a GET without the body of its answer, and OPTIONS is answered for every path. Both are done in this module
 alone, so no endpoint mentions them. An answer to OPTIONS grants other sites nothing, because no CORS header is sent.
