@@ -21,6 +21,17 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _DAY = timedelta(days=1)
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,7 @@ class Authority:
         certificate = (
             self._builder(self._name, self._key.public_key(), _now() + 365 * _DAY)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS_CERTIFICATES, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.path = folder / f"{name.replace(' ', '-')}.pem"
@@ -90,6 +102,7 @@ class Authority:
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey, until: datetime
     ) -> x509.CertificateBuilder:
+        """Begin a certificate. From Python 3.13 on, clients require both key identifiers (VERIFY_X509_STRICT)."""
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -98,6 +111,8 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(min(_now(), until) - _DAY)
             .not_valid_after(until)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
 
