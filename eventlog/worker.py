@@ -38,7 +38,7 @@ from eventlog.group_commit import STOPPING
 from eventlog.open import open_log
 from eventlog.stamps import MAX_LEAP_MS, Stamps, steady_s
 from eventlog.urls import is_kafka
-from runtime.children import SERVED, end_with_parent, spawn
+from runtime.children import SERVED, end_with_parent, send, spawn
 from runtime.logs import configure
 from runtime.supervised_tasks import critical_task
 from schemas.errors import InDoubtError, RoutelakeError, UnavailableError
@@ -226,15 +226,15 @@ def _serve(gateway: Connection) -> None:
     log_url, gateway_id, gap_s, max_leap_ms = gateway.recv()
     event_log = _tried(open_log, log_url, Stamps(max_leap_ms=max_leap_ms))
     if isinstance(event_log, RoutelakeError):
-        gateway.send(event_log)
+        send(gateway, event_log)
         gateway.recv()  # waits for the gateway to end
         return
     with closing(event_log):
         resuming_log = ResumingLog(event_log, gateway_id, gap_s)
-        gateway.send((event_log.lineage, event_log.limits))
+        send(gateway, (event_log.lineage, event_log.limits))
         while True:
             asked = gateway.recv()
-            gateway.send(_tried(event_log.end) if asked is None else _tried(_append, resuming_log, asked))
+            send(gateway, _tried(event_log.end) if asked is None else _tried(_append, resuming_log, asked))
 
 
 def _append(log: ResumingLog, entries: Sequence[Entry]) -> list[tuple[int, ...]]:

@@ -28,7 +28,7 @@ import structlog
 from remoting.codec.commands import RefusedError, RequestContext, read_bool, to_event
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.registration import inflates_beyond
-from runtime.children import SERVED, give_way, spawn
+from runtime.children import SERVED, give_way, send, spawn
 from runtime.memory import give_back_large_blocks
 from schemas.errors import BadRequestError, UnavailableError
 from schemas.events import EventEncoder, RegisterBroker
@@ -176,7 +176,7 @@ class LargeRegistrations:
         watchdog.start()
         try:
             # Sent separately, because pickling would copy the body.
-            pipe.send((msgspec.structs.replace(command, body=b""), context))
+            send(pipe, (msgspec.structs.replace(command, body=b""), context))
             pipe.send_bytes(command.body)
             answer: ReadRegistration | Exception | None = pipe.recv()
         finally:
@@ -243,7 +243,7 @@ def _serve(pipe: Connection) -> None:
             answer = error
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        pipe.send(answer)
+        send(pipe, answer)
 
 
 def _give_up(_signal: int, _frame: object) -> None:

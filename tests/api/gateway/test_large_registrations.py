@@ -333,13 +333,13 @@ def reading_from_a_stopped_process(registrations: LargeRegistrations) -> tuple[t
     asked = threading.Event()
     assert registrations._child is not None
     pipe = registrations._child.pipe
-    send = pipe.send
+    send_bytes = pipe.send_bytes
 
-    def watched(question: object) -> None:
+    def watched(data: bytes) -> None:
         asked.set()
-        send(question)
+        send_bytes(data)
 
-    pipe.send = watched  # type: ignore[assignment]
+    pipe.send_bytes = watched  # type: ignore[assignment]
 
     def read() -> None:
         try:
