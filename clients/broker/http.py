@@ -22,7 +22,7 @@ from clients.broker.topic_config import TopicConfig
 from clients.http_errors import answer_error, client_error, problem_of
 from remoting.client import RemotingClient
 from remoting.codec.reply import encode_data_version
-from remoting.errors import AnswerTimeoutError
+from remoting.errors import AnswerTimeoutError, ClientError
 from schemas.broker import DataVersion
 
 _OK: Final = (200, 202)
@@ -103,8 +103,11 @@ class HttpNameServer:
             raise answer_error(self.address, response, problem_of(response))
         try:
             return _answer.decode(response.content)
-        except (ValueError, RecursionError):
-            return _Answer()
+        except (ValueError, RecursionError) as error:
+            # A proxy, or another server. If it were taken for success, the broker would be believed to be registered.
+            raise ClientError(
+                self.address, f"answered HTTP {response.status_code} to {what}, but not as routelake does: {error}"
+            ) from error
 
 
 def name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,34 @@ def test_one_topic_and_both_apis(tmp_path: Path) -> None:
                 assert queues(lake, "orders") == {"broker-a": (3, 8, 6, 0)}
 
     run(work())
+
+
+def test_a_page_of_another_server_is_no_success() -> None:
+    """A proxy's page says 200, and no broker is registered."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(HTTPStatus.OK)
+            self.end_headers()
+            self.wfile.write(b"<html>Please log in</html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    async def work(url: str) -> None:
+        async with broker(url) as agent:
+            (result,) = agent.registrar.last_results
+            assert "answered HTTP 200 to register, but not as routelake does" in str(result.error)
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            run(work(f"http://127.0.0.1:{server.server_port}"))
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_what_http_refuses(tmp_path: Path) -> None:
