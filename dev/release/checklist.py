@@ -2,13 +2,18 @@
 """The release checklist as a program: ``./routelake release --check``.
 
 Each step is a command or a function. All steps run, even if one fails. If the program of a step is not on this
-machine, the step is skipped and the last line names it. All steps take hours, so a run goes on where the previous run
-ended: a step that succeeded at this commit does not run again.
+machine, the step is skipped and the last line names it.
+
+All steps take hours. So a record in `reports` keeps the long steps that succeeded, and the next run leaves them out, on
+this machine or another. A success counts until code, tests or deployment files change (`_content`). The short steps
+always run.
 """
 
 from __future__ import annotations
 
+import datetime
 import filecmp
+import hashlib
 import itertools
 import json
 import shutil
@@ -28,8 +33,11 @@ from schemas.errors import SetupError
 
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 PROCESSORS: Final = ("x86_64", "aarch64")
-RECORD: Final = ROOT / "build" / "release-check.json"
-"""The commit that the last run checked, and the names of its steps that succeeded."""
+RECORD: Final = ROOT / "reports" / "release-check.json"
+"""The content that was checked, and the long steps that succeeded: by name, the day and the seconds it took."""
+
+_TEXTS: Final = ("docs/", "reports/", "changes/", "dev/benchmarks/results/")
+"""Changes in these folders do not affect long steps. Changes of Markdown files in other folders do not either."""
 
 
 class Step(NamedTuple):
@@ -39,62 +47,77 @@ class Step(NamedTuple):
         name: Name by which the step can be chosen.
         run: Returns None if the step succeeded, else a description of the failure.
         needs: Program without which it is skipped.
+        short: It takes at most a few minutes, and always runs.
     """
 
     name: str
     run: Callable[[], str | None]
     needs: str = ""
+    short: bool = False
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the steps of these names, or all that have not succeeded at this commit; returns 1 if one failed."""
+    """Run the steps of these names, or all but the long ones that have succeeded; returns 1 if one failed."""
     unknown = sorted(set(names) - {step.name for step in STEPS})
     if unknown:
         print(f"no step {unknown[0]!r}; there are {', '.join(step.name for step in STEPS)}.", file=sys.stderr)
         return 2
-    commit = _commit()
-    succeeded = _succeeded(commit)
+    content = _content()
+    succeeded = _succeeded(content)
     failed, skipped = [], []
     for step in STEPS:
         if names and step.name not in names:
             continue
         if not names and step.name in succeeded:
-            print(f"ok      {step.name} (before, at this commit)", flush=True)
+            print(f"ok      {step.name} (before, {succeeded[step.name]['date']})", flush=True)
             continue
         if step.needs and shutil.which(step.needs) is None:
             skipped.append(f"{step.name} (there is no {step.needs} on this machine)")
             continue
         started = time.monotonic()
         fault = _run(step)
-        print(f"{'FAILED ' if fault else 'ok     '} {step.name} ({time.monotonic() - started:.0f} s)", flush=True)
-        succeeded.discard(step.name)
+        took_s = round(time.monotonic() - started)
+        print(f"{'FAILED ' if fault else 'ok     '} {step.name} ({took_s} s)", flush=True)
         if fault:
             print(f"        {fault}", flush=True)
             failed.append(step.name)
-        elif commit == _commit():
-            succeeded.add(step.name)
-        if commit is not None:
-            RECORD.parent.mkdir(exist_ok=True)
-            RECORD.write_text(json.dumps({"commit": commit, "succeeded": sorted(succeeded)}), encoding="utf-8")
+        if step.short or content is None or content != _content():
+            continue
+        succeeded.pop(step.name, None)
+        if not fault:
+            succeeded[step.name] = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "seconds": took_s}
+        record = {"content": content, "succeeded": dict(sorted(succeeded.items()))}
+        RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if skipped:
         print(f"skipped: {', '.join(skipped)}", flush=True)
     return 1 if failed else 0
 
 
-def _commit() -> str | None:
-    """The commit that is checked, or None where files differ from it or there is no clone: then nothing is recorded."""
+def _content() -> str | None:
+    """Digest of all files but the texts. None if there is no clone, or such a file differs from the commit."""
     try:
-        return None if git("status", "--porcelain").strip() else git("rev-parse", "HEAD").strip()
+        changed = git("diff", "--name-only", "--no-renames", "HEAD").splitlines()
+        changed += git("ls-files", "--others", "--exclude-standard").splitlines()
+        committed = git("ls-tree", "-r", "HEAD").splitlines()
     except (SetupError, OSError):
         return None
+    if not all(map(_is_text, changed)):
+        return None
+    kept = [line for line in committed if not _is_text(line.partition("\t")[2])]
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
 
 
-def _succeeded(commit: str | None) -> set[str]:
-    """Names of the steps that succeeded at a commit, by the record of earlier runs."""
-    if commit is None or not RECORD.exists():
-        return set()
+def _is_text(path: str) -> bool:
+    return path.startswith(_TEXTS) or path.endswith(".md")
+
+
+def _succeeded(content: str | None) -> dict[str, dict[str, str | int]]:
+    """Long steps that succeeded with a content, by the record of earlier runs."""
+    if content is None or not RECORD.exists():
+        return {}
     record = json.loads(RECORD.read_text(encoding="utf-8"))
-    return set(record["succeeded"]) if record["commit"] == commit else set()
+    succeeded: dict[str, dict[str, str | int]] = record["succeeded"] if record["content"] == content else {}
+    return succeeded
 
 
 def _run(step: Step) -> str | None:
@@ -122,8 +145,8 @@ def _version() -> str | None:
 
 
 def _files() -> str | None:
-    """All changes are committed, and two builds of the commit are equal: wheel, lock files, deploy, SBOM, licenses."""
-    if changed := git("diff", "--name-only", "HEAD").splitlines():
+    """All changes but the record are committed, and two builds are equal: wheel, lock files, deploy, SBOM, licenses."""
+    if changed := git("diff", "--name-only", "HEAD", "--", f":(exclude){RECORD.relative_to(ROOT)}").splitlines():
         return f"{len(changed)} changed files are not committed, the first is {changed[0]}."
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         for folder in (one, other):
@@ -183,17 +206,24 @@ def _bench(name: str) -> Step:
     return Step(f"bench-{name}", _command("./routelake", "bench", name, *options, "--results", "build/benchmarks"))
 
 
+def _deep(folder: str) -> Step:
+    """Return the step of the long tests of a folder. The migration is a step of its own."""
+    words = ("./routelake", "test", "--deep", f"tests/{folder}", f"--ignore={_MIGRATION}")
+    return Step(f"deep-{folder}", _command(*words))
+
+
 _TEST_FOLDERS: Final = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py")))
+_MIGRATION: Final = "tests/e2e/test_migration.py"
 
 STEPS: Final = (
-    Step("version", _version),
-    Step("files", _files, needs="git"),
-    Step("platforms", _platforms),
-    Step("check", _command("./routelake", "check")),
-    Step("docs", _command("./routelake", "docs")),
+    Step("version", _version, short=True),
+    Step("files", _files, needs="git", short=True),
+    Step("platforms", _platforms, short=True),
+    Step("check", _command("./routelake", "check"), short=True),
+    Step("docs", _command("./routelake", "docs"), short=True),
     Step("tests", _command("./routelake", "test", "--coverage")),
-    *(Step(f"deep-{name}", _command("./routelake", "test", "--deep", f"tests/{name}")) for name in _TEST_FOLDERS),
-    Step("migration", _command("./routelake", "test", "--deep", "tests/e2e/test_migration.py")),
+    *map(_deep, _TEST_FOLDERS),
+    Step("migration", _command("./routelake", "test", "--deep", _MIGRATION)),
     *map(_bench, BENCHES),
     Step("gateway-image", _command("sh", "dev/release/image.sh", "DIST", "gateway"), needs="podman"),
     Step("fold-image", _command("sh", "dev/release/image.sh", "DIST", "fold"), needs="podman"),

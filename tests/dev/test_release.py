@@ -25,7 +25,7 @@ from schemas.errors import SetupError
 
 @pytest.fixture(autouse=True)
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "build" / "release-check.json"
+    path = tmp_path / "release-check.json"
     monkeypatch.setattr(checklist, "RECORD", path)
     return path
 
@@ -45,41 +45,67 @@ def test_all_steps_run_though_one_fails(monkeypatch: pytest.MonkeyPatch, capsys:
     assert main(["third"]) == 0
 
 
-def test_a_step_that_succeeded_runs_again_only_by_name_or_at_another_commit(
+def test_a_long_step_that_succeeded_runs_again_only_by_name_or_with_other_content(
     monkeypatch: pytest.MonkeyPatch, record: Path
 ) -> None:
     ran: list[str] = []
 
-    def step(name: str, fault: str | None) -> Step:
+    def step(name: str, fault: str | None, *, short: bool = False) -> Step:
         def run() -> str | None:
             ran.append(name)
             return fault
 
-        return Step(name, run)
+        return Step(name, run, short=short)
 
-    good, bad = step("good", None), step("bad", "it is wrong")
-    commit: list[str | None] = ["a"]
-    monkeypatch.setattr(checklist, "STEPS", (good, bad))
-    monkeypatch.setattr(checklist, "_commit", lambda: commit[0])
+    short, good, bad = step("short", None, short=True), step("good", None), step("bad", "it is wrong")
+    content: list[str | None] = ["a"]
+    monkeypatch.setattr(checklist, "STEPS", (short, good, bad))
+    monkeypatch.setattr(checklist, "_content", lambda: content[0])
 
     def runs(*names: str) -> list[str]:
         ran.clear()
         assert main(names) == ("bad" in ran)
         return list(ran)
 
-    assert runs() == ["good", "bad"]
-    assert runs() == ["bad"]
+    assert runs() == ["short", "good", "bad"]
+    assert runs() == ["short", "bad"]
     assert runs("good") == ["good"]
-    monkeypatch.setattr(checklist, "STEPS", (good._replace(run=lambda: "now it is wrong"), bad))
+    monkeypatch.setattr(checklist, "STEPS", (short, good._replace(run=lambda: "now it is wrong"), bad))
     assert main(["good"]) == 1
-    monkeypatch.setattr(checklist, "STEPS", (good, bad))
-    assert runs() == ["good", "bad"], "a failure takes back an earlier success"
-    commit[0] = "b"
-    assert runs() == ["good", "bad"]
-    commit[0] = None  # with changes that are not committed nothing is recorded
+    monkeypatch.setattr(checklist, "STEPS", (short, good, bad))
+    assert runs() == ["short", "good", "bad"], "a failure takes back an earlier success"
+    content[0] = "b"
+    assert runs() == ["short", "good", "bad"]
+    content[0] = None  # with changes that are not committed nothing is recorded
     written = record.read_text()
-    assert runs() == runs() == ["good", "bad"]
+    assert runs() == runs() == ["short", "good", "bad"]
     assert record.read_text() == written
+
+
+def test_the_content_is_all_files_but_the_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a step that has succeeded counts after its figures were written down, and no longer after a change of code."""
+    monkeypatch.setattr("dev.release.build.ROOT", tmp_path)
+
+    def commit() -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+        for words in (("add", "--all"), (*who, "commit", "--quiet", "-m", "a change")):
+            subprocess.run(["git", *words], cwd=tmp_path, check=True)
+
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "code.py").write_text("1")
+    commit()
+    first = checklist._content()
+    assert first is not None
+    (tmp_path / "reports" / "release-check.json").write_text("{}")
+    (tmp_path / "README.md").write_text("text")
+    assert checklist._content() == first
+    commit()
+    assert checklist._content() == first
+    (tmp_path / "code.py").write_text("2")
+    assert checklist._content() is None
+    commit()
+    assert checklist._content() not in (None, first)
 
 
 def test_an_unknown_step_is_named(capsys: pytest.CaptureFixture[str]) -> None:
