@@ -72,6 +72,7 @@ class FoldSettings:
     cores: float = 0.1
     """Cores that batches may use on average. 0: no limit. See `pipelines.source.Pace`."""
     liveness_interval_s: float = 10.0
+    """Maximum seconds until a heartbeat is in the tables. Without other events, a batch starts that often."""
     retention_days: int = 30
     log_retention_hours: float = 24.0
     driver_memory: str = "1g"
@@ -183,6 +184,7 @@ class FoldQuery:
                 burst_s=_PACE_BURST_S,
                 least_s=settings.trigger_ms / 1000,
                 most_s=max(_PACE_AT_MOST_S, settings.trigger_ms / 1000),
+                deferred_s=settings.liveness_interval_s,
                 pid=os.getpid(),
                 hasten_file="" if settings.lake_url else str(settings.lake_dir / FOLD_HASTEN_FILE),
             ),

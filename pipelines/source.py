@@ -16,8 +16,8 @@ limits the number of records. So the bytes of its batch have no limit, and decom
 The fold limits its processor time: a batch that used much of it delays the next one (`Pace`). Only readers of the
 tables notice the delay, and a read with ``wait_for`` ends it.
 
-Heartbeats and unchanged registrations do not start a micro-batch. They wait for the next record that may change the
-state, at the latest the next CLOCK.
+Heartbeats, unchanged registrations and CLOCK do not start a micro-batch. They wait for the next record that may change
+the state, at most ten seconds after the start of the last batch.
 
 If the event log is not the one of the checkpoint, or lacks records that the stream has not read, the query stops with a
 message. An unnoticed gap could leave expired brokers in the tables for ever.
@@ -93,6 +93,7 @@ class PaceSettings(msgspec.Struct, frozen=True):
         burst_s: Processor seconds that batches may use without a delay after a quiet time.
         least_s: Minimum seconds from the start of one batch to the start of the next one.
         most_s: Maximum of that time, if there are events to process.
+        deferred_s: Minimum of that time if all events are deferrable, such as heartbeats and CLOCK.
         pid: Process with the processor time to limit. Its child processes count, too.
         hasten_file: File that a reader touches if it waits for the next batch. Empty: no file.
     """
@@ -101,6 +102,7 @@ class PaceSettings(msgspec.Struct, frozen=True):
     burst_s: float = 2.0
     least_s: float = 0.0
     most_s: float = 10.0
+    deferred_s: float = 0.0
     pid: int = 0
     hasten_file: str = ""
 
@@ -162,6 +164,11 @@ class Pace:
         return self._asked_ns() > self._hastened_ns and (
             began_s is None or self._clock() >= began_s + self._settings.least_s
         )
+
+    def defers(self) -> bool:
+        """Return True if deferrable events alone start no batch now. The first batch waits for nothing."""
+        began_s = self._began_s
+        return began_s is not None and self._clock() < began_s + self._settings.deferred_s and not self.is_hastened()
 
     def _tokens_s(self, now_s: float) -> float:
         """Processor seconds that batches may use at a time. Below 0: they used too many."""
@@ -345,7 +352,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _batch_end(self, tail: LogTail, start: BatchEnd, limit: ReadLimit, *, only_full: bool) -> BatchEnd:
         max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.max_records
-        deferrable = DEFERRABLE if self._stop_at is None else b""
+        deferrable = DEFERRABLE if self._stop_at is None and self._pace.defers() else b""
         max_bytes = self._settings.max_bytes
         return tail.bounded_end(start, max_records, max_bytes, deferrable, self._stop_at, only_full=only_full)
 

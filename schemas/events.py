@@ -27,7 +27,7 @@ IMMEDIATE: Final = b"\x01"
 """First byte of a payload that may change something for which a client waits."""
 DEFERRABLE: Final = b"\x02"
 """First byte of a payload, usually a heartbeat, for which no client waits. It can be folded with the next immediate
-one, at the latest with a CLOCK. A reader must not interpret a payload with a higher first byte."""
+one, at the latest after some seconds. A reader must not interpret a payload with a higher first byte."""
 
 EVENT_LEVEL: Final = 2
 """Version of the format that a reader of the log must know. It rises with a new first byte, a new command, or a new
@@ -305,16 +305,17 @@ class EventEncoder:
                 size_bytes=len(data),
                 limit_bytes=MAX_EVENT_BYTES,
             )
-        return (DEFERRABLE if _is_sign_of_life(event) else IMMEDIATE) + self._compressor.compress(data)
+        return (DEFERRABLE if _is_deferrable(event) else IMMEDIATE) + self._compressor.compress(data)
 
 
-def _is_sign_of_life(event: AnyEvent) -> bool:
-    """Return True if the event is a heartbeat: its gateway expects it to change only a heartbeat time.
+def _is_deferrable(event: AnyEvent) -> bool:
+    """Return True if no client waits until the event is in the tables.
 
-    A refusal counts as a heartbeat, so that repeated refused requests do not make an epoch each second.
+    That is a heartbeat, which its gateway expects to change only a heartbeat time, and a CLOCK. A refusal counts as
+    one, too, so that repeated refused requests do not make an epoch each second.
     """
     return (
-        isinstance(event, BrokerHeartbeat | AccessRefused)
+        isinstance(event, BrokerHeartbeat | AccessRefused | Clock)
         or (isinstance(event, RegisterBroker) and event.topic_config_table is None)
         or (isinstance(event, Resume) and event.after_ms is not None)
     )

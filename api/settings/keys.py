@@ -80,8 +80,7 @@ _START: Final = {
     "waitSecondsForService": ("int", "This time, in seconds."),
     "scanNotActiveBrokerInterval": (
         "int",
-        "Time between CLOCK events, in milliseconds. A missing heartbeat may be noticed that much later. Heartbeats "
-        "and unchanged registrations reach the tables that much later, too.",
+        "Time between CLOCK events, in milliseconds. A missing heartbeat may be noticed that much later.",
     ),
     "bindAddress": ("String", "Address of the NameServer. `--remoting` wins. The default of RocketMQ is 0.0.0.0."),
     "listenPort": ("int", "Port of the NameServer. `--remoting` wins."),

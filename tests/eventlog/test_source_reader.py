@@ -240,19 +240,45 @@ def test_a_batch_is_bounded_by_what_it_inflates_to(readers: Readers) -> None:
 
 
 def test_what_can_wait_goes_with_the_next_that_cannot(readers: Readers) -> None:
-    one = readers()
-    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    one = readers(pace=PaceSettings(deferred_s=3600.0))
+    limit = one.getDefaultReadLimit()
+    readers.write(make.heartbeat())
+    start = one.latestOffset(one.initialOffset(), limit)
+    assert start["offset"] == readers.first + 1, "the first batch waits for nothing"
     for _ in range(3):
-        readers.write(make.heartbeat(), make.heartbeat())
+        readers.write(make.heartbeat(), make.clock())
         assert one.latestOffset(start, limit) == start
-    readers.write(make.heartbeat(), make.clock(), make.heartbeat())
+    readers.write(make.heartbeat(), make.put("n", "k", "v"), make.heartbeat())
     taken = one.latestOffset(start, limit)
-    assert taken["offset"] == readers.first + 9
+    assert taken["offset"] == readers.first + 10
     readers.write(make.heartbeat())
     assert one.latestOffset(taken, limit) == taken
-    assert one.latestOffset(start, limit)["offset"] == readers.first + 10, "an older batch, as after a restart"
-    readers.write(make.clock())
-    assert one.latestOffset(taken, limit)["offset"] == readers.first + 11
+    assert one.latestOffset(start, limit)["offset"] == readers.first + 11, "an older batch, as after a restart"
+    readers.write(make.put("n", "k", "v"))
+    assert one.latestOffset(taken, limit)["offset"] == readers.first + 12
+
+
+def test_events_that_can_wait_start_a_batch_after_their_time_or_if_a_reader_waits(
+    sqlite: Readers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "WAIT_S", 0.0)
+    hasten = tmp_path / "fold-hasten"
+    one = sqlite(pace=PaceSettings(deferred_s=10.0, hasten_file=str(hasten)))
+    now_s = 1_000.0
+    monkeypatch.setattr(one._pace, "_clock", lambda: now_s)
+    limit = one.getDefaultReadLimit()
+    sqlite.write(make.clock())
+    first = one.latestOffset(one.initialOffset(), limit)
+    sqlite.write(make.heartbeat(), make.clock())
+    now_s += 9.9
+    assert one.latestOffset(first, limit) == first
+    now_s += 0.2
+    second = one.latestOffset(first, limit)
+    assert second["offset"] == first["offset"] + 2
+    sqlite.write(make.clock())
+    assert one.latestOffset(second, limit) == second
+    hasten.touch()
+    assert one.latestOffset(second, limit)["offset"] == second["offset"] + 1
 
 
 def test_a_batch_is_read_again(readers: Readers) -> None:
@@ -305,8 +331,9 @@ def test_another_log_fails(readers: Readers) -> None:
 def test_what_can_wait_does_not_wait_for_ever(sqlite: Readers) -> None:
     """A batch that is full is taken, and so is all there is when nothing more is to come."""
     sqlite.log.append([("b:b", DEFERRABLE + bytes(9))] * 10)
-    assert batches(sqlite(max_records=4)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
-    assert batches(sqlite(max_bytes=45)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    deferring = PaceSettings(deferred_s=3600.0)
+    assert batches(sqlite(max_records=4, pace=deferring)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    assert batches(sqlite(max_bytes=45, pace=deferring)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
     last = sqlite()
     last.prepareForTriggerAvailableNow()
     assert batches(last) == [list(range(1, 11))]

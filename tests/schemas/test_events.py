@@ -40,13 +40,14 @@ def test_every_kind_is_there() -> None:
     assert kinds == set(get_args(events.AnyEvent))
 
 
-def test_only_keepalive_events_are_deferrable() -> None:
+def test_only_events_for_which_no_client_waits_are_deferrable() -> None:
     all_ = [events.decode(payload(line)) for line in LINES]
     deferrable = [event for event in all_ if events.encode(event)[:1] == events.DEFERRABLE]
     assert {events.encode(event)[:1] for event in all_} == {events.DEFERRABLE, events.IMMEDIATE}
     assert {type(event) for event in deferrable} == {
         events.AccessRefused,
         events.BrokerHeartbeat,
+        events.Clock,
         events.RegisterBroker,
         events.Resume,
     }

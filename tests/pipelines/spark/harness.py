@@ -15,7 +15,7 @@ from dev.support.stamps import stamps_of
 from eventlog.base import LogRecord
 from eventlog.sqlite.log import SqliteLog
 from pipelines.job import FoldQuery, FoldSettings
-from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
+from schemas.events import AnyEvent, encode, routing_key
 
 WAIT_S = 90.0
 """Longer than a batch ever takes, even on a machine that is busy with other things."""
@@ -60,19 +60,12 @@ class Stage:
         return offset
 
     def write(self, records: Sequence[LogRecord]) -> int:
-        """Append given records at their own event times.
-
-        Returns:
-            The offset to wait for: that of the last record that is folded at once. A heartbeat that has just missed a
-            batch waits for the next record, so a test cannot wait for it.
-        """
-        at_once = 0
+        """Append given records at their own event times; returns the last one's offset."""
+        offset = 0
         for record in records:
             self.now_ms = record.event_time_ms
             offset = self.log.append([(record.key, record.payload)])[0].offset
-            if not record.payload.startswith(DEFERRABLE):
-                at_once = offset
-        return at_once
+        return offset
 
     def records(self) -> list[LogRecord]:
         """The whole log."""
@@ -106,7 +99,7 @@ class Stage:
     def wait_idle(self) -> None:
         """Until nothing is left to do."""
         assert self.query is not None
-        self.wait(max((one.offset for one in self.records() if not one.payload.startswith(DEFERRABLE)), default=0))
+        self.wait(max((one.offset for one in self.records()), default=0))
         self.query.query.processAllAvailable()
 
     def close(self) -> None:
