@@ -196,14 +196,15 @@ _PRIVATE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--p
 """Only the program itself sees what it mounts, and its processes end with it."""
 _BARE: Final = ("sh", "dev/release/bare_machine.sh", "DIST", "trixie")
 
+_ROUNDS: Final = ("--rounds", "3")
 _GROWN: Final = ("--epochs", "5000")
 """A lake that is old enough to show growth. The default of 100,000 epochs takes two hours."""
 
 
 def _bench(name: str) -> Step:
     """Return the step of a benchmark. It writes to `build`, so that no file of the commit changes."""
-    options = _GROWN if name == "growth" else ()
-    return Step(f"bench-{name}", _command("./routelake", "bench", name, *options, "--results", "build/benchmarks"))
+    options = (*_ROUNDS, *(_GROWN if name == "growth" else ()), "--results", "build/benchmarks")
+    return Step(f"bench-{name}", _command("./routelake", "bench", name, *options))
 
 
 def _deep(folder: str) -> Step:
