@@ -311,8 +311,8 @@ class EventEncoder:
 def _is_deferrable(event: AnyEvent) -> bool:
     """Return True if no client waits until the event is in the tables.
 
-    That is a heartbeat, which its gateway expects to change only a heartbeat time, and a CLOCK. A refusal counts as
-    one, too, so that repeated refused requests do not make an epoch each second.
+    Heartbeats are deferrable, because their gateway expects them to change only a heartbeat time. CLOCK is, too. So are
+    refusals, because repeated refused requests should not make an epoch each second.
     """
     return (
         isinstance(event, BrokerHeartbeat | AccessRefused | Clock)

@@ -106,7 +106,9 @@ class HttpNameServer:
         except (ValueError, RecursionError) as error:
             # A proxy, or another server. If it were taken for success, the broker would be believed to be registered.
             raise ClientError(
-                self.address, f"answered HTTP {response.status_code} to {what}, but not as routelake does: {error}"
+                self.address,
+                f"answered HTTP {response.status_code} to {what}, but not as routelake does: {error}. "
+                "Check that this is the HTTP address of a gateway.",
             ) from error
 
 
