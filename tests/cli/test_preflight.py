@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -352,26 +352,42 @@ def test_every_interface_is_said_before_anything_is_made(
 
 @pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
 def test_it_takes_less_than_a_second_and_loads_nothing_heavy(tmp_path: Path, command: str) -> None:
-    """In a process of its own. Its time is that of the processor, which holds on a busy machine, too. It has three tries,
-    because processes that share the caches of the processor count."""
-    assert any(_spent_s(tmp_path, command) < 1 for _ in range(3))
+    """In a process of its own. Its time is that of the processor, because other processes may run at the same time.
+
+    A slow machine is allowed more: what loading three libraries that every command needs takes on it, 3.5 times. It has
+    three tries, because processes that share the caches of the processor count.
+    """
+
+    def refusal() -> subprocess.CompletedProcess[str]:
+        return _python(tmp_path, PROGRAM, command, "--event-log", "mysql://x")
+
+    def in_time() -> bool:
+        libraries_s = _processor_s(lambda: _python(tmp_path, "import pydantic, structlog, typer"))
+        return _processor_s(refusal) < max(1, 3.5 * libraries_s)
+
+    done = refusal()
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert any(in_time() for _ in range(3))
+    assert list(tmp_path.iterdir()) == []
 
 
-def _spent_s(tmp_path: Path, command: str) -> float:
+def _python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("ROUTELAKE_")}
-    before = os.times()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, command, "--event-log", "mysql://x"],
-        cwd=tmp_path,
+    return subprocess.run(
+        [sys.executable, "-c", *words],
+        cwd=folder,
         env={**inherited, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def _processor_s(run: Callable[[], object]) -> float:
+    before = os.times()
+    run()
     after = os.times()
-    assert (done.returncode, done.stdout) == (2, ""), done
-    assert list(tmp_path.iterdir()) == []
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
