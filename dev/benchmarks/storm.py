@@ -50,7 +50,8 @@ def run(bench: Bench) -> Result:
     with routelake(bench.folder / "data", bench.serve_options) as lake:
         before = _cpu_s(lake)
         for phase, found in wave.phases(bench, lake):
-            spent, before = {part: s - before.get(part, 0.0) for part, s in _cpu_s(lake).items()}, _cpu_s(lake)
+            after = _cpu_s(lake)
+            spent, before = {part: s - before.get(part, 0.0) for part, s in after.items()}, after
             bench.say(f"  processor seconds: {', '.join(f'{part} {s:.1f}' for part, s in spent.items())}")
             details[phase] = found | {f"{part} cpuS": s for part, s in spent.items()}
             note = f"answered after {found['answeredS']:.1f} s; routelake used {found['cores']:.1f} cores"
