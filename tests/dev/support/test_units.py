@@ -14,7 +14,10 @@ import pytest
 from dev.peers.routelake import ROOT
 
 CONFTEST = """
+import faulthandler
 from dev.support.units import ByUnit
+
+faulthandler.dump_traceback_later(60, repeat=True)  # a run takes two seconds: say where it waits
 
 def pytest_xdist_make_scheduler(config, log):
     return ByUnit(config, log)
@@ -52,7 +55,7 @@ def test_a_run_goes_on_after_a_crash(
         env={**environment, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdout=subprocess.PIPE,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert set(re.findall(r"crashed while running '(.+)'", run.stdout)) == crashed, run.stdout
