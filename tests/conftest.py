@@ -2,7 +2,8 @@
 """Options and profiles of the whole test suite.
 
 ``--deep`` runs the tests marked ``deep`` too, and lets Hypothesis look further and at random; without it every run draws
-the same examples, so that a failure on a branch is that branch's.
+the same examples, so that a failure on a branch is that branch's. ``--only-deep`` does so as well, and leaves out the tests
+that an ordinary run does in the same way.
 
 ``--fast`` leaves out tests marked ``jvm`` or ``deep`` and those of `_NOT_FAST`, and draws few examples: an answer
 within minutes, to be followed by all of them.
@@ -81,6 +82,7 @@ _ROOT = Path(__file__).parent.parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what starts JVMs or processes, or takes long")
     parser.addoption("--deep", action="store_true", help="also run what takes long (tests marked deep)")
+    parser.addoption("--only-deep", action="store_true", help="only what --deep adds, or tests further")
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.json")
     parser.addoption("--measure", type=Path, metavar="FOLDER", help="for ./routelake test --coverage")
 
@@ -89,6 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what it puts in the background so, and every process that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.option.deep = config.option.deep or config.option.only_deep
     os.environ["ROUTELAKE_FOLD_CORES"] = "0"  # tests wait for epochs, which come up to ten seconds later with a limit
     # A command that a test runs in this process must not turn the logging round for the tests after it.
     logs.configure = _ignore_process
@@ -107,19 +110,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--fast") and _is_left_out(collection_path) else None
 
 
+@pytest.hookimpl(trylast=True)  # after Hypothesis has marked its tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         items[:] = in_turn(items)
+    for option, is_chosen in (("--fast", _is_fast), ("--only-deep", _is_deeper)):
+        if config.getoption(option):
+            config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
+            items[:] = filter(is_chosen, items)
     if config.getoption("--deep"):
         return
-    if config.getoption("--fast"):
-        left_out = [item for item in items if not _is_fast(item)]
-        items[:] = [item for item in items if _is_fast(item)]
-        config.hook.pytest_deselected(items=left_out)
     skip = pytest.mark.skip(reason="takes long: run with --deep")
     for item in items:
         if "deep" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def is_deep(pytestconfig: pytest.Config) -> bool:
+    """Whether tests go further than in an ordinary run."""
+    return bool(pytestconfig.getoption("--deep"))
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +171,12 @@ def _uses_spark(item: pytest.Item) -> bool:
 
 def _is_fast(item: pytest.Item) -> bool:
     return not any(item.get_closest_marker(name) for name in ("jvm", "deep"))
+
+
+def _is_deeper(item: pytest.Item) -> bool:
+    """Whether this test runs only with --deep, or goes further with it."""
+    marked = any(item.get_closest_marker(name) for name in ("deep", "hypothesis"))
+    return marked or (isinstance(item, pytest.Function) and "is_deep" in item.fixturenames)
 
 
 def _is_left_out(path: Path) -> bool:

@@ -81,11 +81,11 @@ Template = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def helm(request: pytest.FixtureRequest) -> Path:
+def helm(is_deep: bool) -> Path:
     """The one of this machine; else the one that a deep run has built, as this one may."""
     found = shutil.which("helm")
     try:
-        return Path(found) if found else go_program(HELM, HELM_VERSION, build=request.config.getoption("--deep"))
+        return Path(found) if found else go_program(HELM, HELM_VERSION, build=is_deep)
     except NoProgramError as error:
         pytest.skip(f"helm is not here: {error}")
 

@@ -17,10 +17,10 @@ TOPICS = 5
 
 
 @pytest.mark.jvm
-def test_both_nameservers_give_the_same_routes(request: pytest.FixtureRequest) -> None:
+def test_both_nameservers_give_the_same_routes(is_deep: bool) -> None:
     """Building takes ten minutes, so only --deep builds it."""
     try:
-        rust = RustNameServer(build=request.config.getoption("--deep"))
+        rust = RustNameServer(build=is_deep)
     except NoProgramError as error:
         pytest.skip(str(error))
     fleet = brokers(2, TOPICS)

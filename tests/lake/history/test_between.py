@@ -34,11 +34,9 @@ def route(history: History, topic: str, as_of: str) -> PastRoute | None:
 
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, (9, 1, 20)), (2, (61,)), (3, (2, 5, 30))])
-def test_each_change_shows_from_its_own_time_on(
-    request: pytest.FixtureRequest, tmp_path: Path, seed: int, sizes: Sequence[int]
-) -> None:
+def test_each_change_shows_from_its_own_time_on(is_deep: bool, tmp_path: Path, seed: int, sizes: Sequence[int]) -> None:
     """Each moment is asked for one of the topics, the next one for another; with --deep for all."""
-    step = 1 if request.config.getoption("--deep") else len(TOPICS)
+    step = 1 if is_deep else len(TOPICS)
     records = generated(seed)
     lake = drive(tmp_path, list(batches(records, sizes)))
     assert len([epoch for epoch in lake.epochs if epoch]) <= len(list(batches(records, sizes)))

@@ -97,7 +97,7 @@ def place(change: Change) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, (9, 1, 20)), (6, (3,)), (7, (61,))])
 def test_a_difference_applied_to_the_first_state_gives_the_last_state(
-    request: pytest.FixtureRequest, tmp_path: Path, seed: int, sizes: tuple[int, ...]
+    is_deep: bool, tmp_path: Path, seed: int, sizes: tuple[int, ...]
 ) -> None:
     """Every other answer is asked in short pages, too; with --deep every one."""
     rng = random.Random(seed)
@@ -113,7 +113,7 @@ def test_a_difference_applied_to_the_first_state_gives_the_last_state(
     moments.sort(key=lambda moment: ((found := history.resolve(moment)).commit.epoch, found.until is not None, moment))
     differing = 0
     for number, (first, last) in enumerate(itertools.pairwise(moments)):
-        in_pages = number % 2 == 0 or request.config.getoption("--deep")
+        in_pages = number % 2 == 0 or is_deep
         asked = ChangesAsked(from_=first, to=last)
         differences = whole_diff(history, asked)
         assert applied(cut(history, first), differences) == cut(history, last), (first, last)

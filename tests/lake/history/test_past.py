@@ -54,14 +54,13 @@ def lose_old_versions(lake_dir: Path, intervals_up_to: int) -> None:
     ],
 )
 def test_each_point_in_time_has_the_state_of_the_log_up_to_it(
-    request: pytest.FixtureRequest, tmp_path: Path, seed: int, sizes: tuple[int, ...], intervals_up_to: int | None
+    is_deep: bool, tmp_path: Path, seed: int, sizes: tuple[int, ...], intervals_up_to: int | None
 ) -> None:
     """Whether the versions are kept or not: then intervals say it, and the changes where those do not reach.
 
     Of questions that differ by a name alone each moment is asked one, the next moment another, and where each epoch has many
     moments every third one is asked; with --deep all.
     """
-    deep = request.config.getoption("--deep")
     records = generated(seed)
     drive(tmp_path, list(batches(records, sizes)))
     if intervals_up_to is not None:
@@ -72,10 +71,10 @@ def test_each_point_in_time_has_the_state_of_the_log_up_to_it(
     for number, record in enumerate(records):
 
         def asked(*names: str, number: int = number) -> tuple[str, ...]:
-            return names if deep else (names[number // 3 % len(names)],)
+            return names if is_deep else (names[number // 3 % len(names)],)
 
         head.take(record)
-        if not deep and number % 3:
+        if not is_deep and number % 3:
             continue
         view = head.publish(NO_COMMIT)
         try:
@@ -100,7 +99,7 @@ def test_each_point_in_time_has_the_state_of_the_log_up_to_it(
         for namespace in asked("nowhere", "n"):
             found = past.kv_at(history, moment, namespace, "k")
             assert found.kv_get(namespace, "k") == view.kv_get(namespace, "k")
-    assert shown > len(records) // (1.5 if deep else 5)
+    assert shown > len(records) // (1.5 if is_deep else 5)
     assert bool(history._rows._not_kept[0]) == (intervals_up_to is not None)
 
 

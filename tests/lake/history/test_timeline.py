@@ -67,9 +67,9 @@ def lake_of(folder: Path, seed: int, sizes: tuple[int, ...], changes: int) -> tu
     ("seed", "sizes"), [(1, (9, 1, 20)), pytest.param(2, (5,), marks=pytest.mark.deep), (3, (31, 1))]
 )
 def test_a_timeline_equals_the_answer_at_each_point_in_time(
-    request: pytest.FixtureRequest, tmp_path: Path, seed: int, sizes: tuple[int, ...]
+    is_deep: bool, tmp_path: Path, seed: int, sizes: tuple[int, ...]
 ) -> None:
-    history, moments = lake_of(tmp_path, seed, sizes, 12 if request.config.getoption("--deep") else 6)
+    history, moments = lake_of(tmp_path, seed, sizes, 12 if is_deep else 6)
     first = history.resolve("1").commit.event_time
     moments = [moment for moment in moments if moment >= first]
     everything = list_changes(history, ChangesAsked(), limit=1000).changes
@@ -120,9 +120,8 @@ def test_a_timeline_equals_the_answer_at_each_point_in_time(
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.deep)])
-def test_pages_that_read_little_make_the_same(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> None:
+def test_pages_that_read_little_make_the_same(is_deep: bool, tmp_path: Path, seed: int) -> None:
     """Without --deep, a topic in pages of one size, a broker in pages of others, and half of the windows."""
-    deep = request.config.getoption("--deep")
     all_sizes = ((1, 1), (3, 2), (7, 1000))
     history, moments = lake_of(tmp_path, seed, (5,), 12)
     first = history.resolve("1").commit.event_time
@@ -130,10 +129,10 @@ def test_pages_that_read_little_make_the_same(request: pytest.FixtureRequest, tm
     for name, timeline, sizes in (("T", topic_timeline, all_sizes[:1]), ("b", broker_timeline, all_sizes[1:])):
         everything = whole(lambda name=name, ask=timeline, **more: ask(history, name, **more), 1000)
         assert len(everything) > 3
-        for max_steps, limit in all_sizes if deep else sizes:
+        for max_steps, limit in all_sizes if is_deep else sizes:
             pages = in_pages(history, timeline, name, Window(), limit, max_steps)
             assert pages == everything
-        for begin, end in itertools.pairwise(moments[:: 3 if deep else 6]):
+        for begin, end in itertools.pairwise(moments[:: 3 if is_deep else 6]):
             window = Window(begin.isoformat(), end.isoformat())
             found = in_pages(history, timeline, name, window, 2, 4)
             assert found == in_pages(history, timeline, name, window, 1000, 20_000)
@@ -166,8 +165,8 @@ def in_pages(history: History, timeline: Any, name: str, window: Window, limit: 
             return found[::-1]
 
 
-def test_blame_names_an_epoch_in_which_the_field_changed(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    asked_at = 8 if request.config.getoption("--deep") else 2
+def test_blame_names_an_epoch_in_which_the_field_changed(is_deep: bool, tmp_path: Path) -> None:
+    asked_at = 8 if is_deep else 2
     history, moments = lake_of(tmp_path, 1, (9, 1, 20), 12)
     fields = 0
     for topic in ("T", "U"):
