@@ -54,8 +54,9 @@ class Stamps:
     ) -> None:
         self._clock, self._steady = clock, steady or steady_s
         self._max_leap_ms = max_leap_ms
-        self._stamped: tuple[int, float] | None = None
-        """The last event time from this object, in milliseconds, and the steady clock at that time, in seconds."""
+        self._stamped_us: tuple[int, int] | None = None
+        """The last event time from this object, and the steady clock at that time, both in microseconds: events may be
+        less than a millisecond apart, and their parts of a millisecond add up."""
 
     def next(self, last_ms: int | None) -> int:
         """Return the event time of the next records, in milliseconds.
@@ -66,15 +67,16 @@ class Stamps:
         Raises:
             ClockError: The clock is not plausible.
         """
-        time_ms, steady_s = self._clock(), self._steady()
-        floor_ms = expected_ms = last_ms or 0
+        time_ms, steady_us = self._clock(), round(self._steady() * 1_000_000)
+        floor_us = expected_us = (last_ms or 0) * 1000
         limit_ms = MAX_PAUSE_MS
-        if self._stamped is not None:
-            before_ms, before_s = self._stamped
-            passed_ms = max(0, round((steady_s - before_s) * 1000))
-            expected_ms = max(expected_ms, before_ms + passed_ms)
-            floor_ms = max(floor_ms, before_ms + passed_ms * 9 // 10)
+        if self._stamped_us is not None:
+            before_us, before_steady_us = self._stamped_us
+            passed_us = max(0, steady_us - before_steady_us)
+            expected_us = max(expected_us, before_us + passed_us)
+            floor_us = max(floor_us, before_us + passed_us * 9 // 10)
             limit_ms = self._max_leap_ms
+        floor_ms, expected_ms = floor_us // 1000, expected_us // 1000
         if self._max_leap_ms and time_ms < _EARLIEST_MS and not floor_ms:
             raise ClockError(
                 f"this machine's clock says {_text(time_ms)}, so it was never set. Set it. No restart is needed.",
@@ -88,11 +90,11 @@ class Stamps:
                 expected_ms=expected_ms,
             )
         stamp_ms = min(max(time_ms, floor_ms), max(_LATEST_MS, last_ms or 0))
-        self._stamped = stamp_ms, steady_s
+        self._stamped_us = max(stamp_ms * 1000, floor_us), steady_us
         return stamp_ms
 
     def _way_on(self) -> str:
-        if self._stamped is None:
+        if self._stamped_us is None:
             return "start the gateway once with --max-clock-leap-s 0."
         return "restart the gateway."
 

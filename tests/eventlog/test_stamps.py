@@ -23,7 +23,7 @@ class Clocks:
     """The clocks of a machine, and the log's last stamp."""
 
     def __init__(self, wall_ms: int = START_MS, last_ms: int | None = None, max_leap_ms: int = MAX_LEAP_MS) -> None:
-        self.wall_ms, self.steady_ms, self.last_ms = wall_ms, 0, last_ms
+        self.wall_ms, self.steady_ms, self.last_ms = wall_ms, 0.0, last_ms
         self._max_leap_ms = max_leap_ms
         self.restart()
 
@@ -70,6 +70,18 @@ def test_while_the_clock_is_behind_time_moves_on(back_ms: int) -> None:
         before_ms = clocks.stamp()
     clocks.wall_ms += back_ms  # it was put right: that is no leap
     assert clocks.stamp() == clocks.wall_ms
+
+
+@pytest.mark.parametrize("step_ms", [0.02, 0.3, 1, 7, 20])
+def test_while_the_clock_is_behind_frequent_stamps_keep_the_pace(step_ms: float) -> None:
+    clocks = Clocks()
+    clocks.stamp()
+    clocks.wall_ms -= 3_600_000
+    steps = round(60_000 / step_ms)
+    for _ in range(steps):
+        clocks.steady_ms += step_ms
+        clocks.stamp()
+    assert clocks.stamp() == pytest.approx(START_MS + 54_000, abs=60)
 
 
 def test_a_clock_that_is_behind_catches_up() -> None:
