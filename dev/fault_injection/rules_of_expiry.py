@@ -72,9 +72,18 @@ def _heard_in_time(case: Case) -> list[Violation]:
             continue
         assert entry.operation.broker is not None
         timeout_s = (entry.operation.broker.timeout_ms or 120_000) / 1000
-        if by_s - entry.sent_s < timeout_s:
+        if by_s - entry.sent_s < timeout_s - _behind_s(case, entry):
             message = (
                 f"{name} ({addr}) expired at offset {noticed_offset}, {by_s - entry.sent_s:.1f} s after it was heard"
             )
             found.append(Violation("expiry", message, (told(entry), logged_line(logged))))
     return found
+
+
+def _behind_s(case: Case, heard: Entry) -> float:
+    """By how much event time may have been behind: while a clock is set back, it goes on at nine tenths of the pace."""
+    return sum(
+        (heard.done_s - fault.begun_s) / 10
+        for fault in case.record.faults
+        if fault.kind == "clock-back" and fault.begun_s <= heard.done_s and heard.sent_s <= fault.ended_s
+    )
