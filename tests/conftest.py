@@ -76,6 +76,9 @@ _NOT_FAST = (
 )
 """Folders and files, below this one, that start processes or take seconds a test."""
 
+_DEEP_TIMEOUT_S = 1_800
+"""Time limit of a test for which Hypothesis draws 2,000 examples instead of 40."""
+
 _ROOT = Path(__file__).parent.parent
 
 
@@ -119,6 +122,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
             items[:] = filter(is_chosen, items)
     if config.getoption("--deep"):
+        for item in items:
+            if item.get_closest_marker("hypothesis") and not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(_DEEP_TIMEOUT_S))
         return
     skip = pytest.mark.skip(reason="takes long: run with --deep")
     for item in items:
