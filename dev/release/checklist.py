@@ -5,8 +5,8 @@ Each step is a command or a function. All steps run, even if one fails. If the p
 machine, the step is skipped and the last line names it.
 
 All steps take hours. So a record in `reports` keeps the long steps that succeeded, and the next run leaves them out, on
-this machine or another. A success counts until code, tests or deployment files change (`_content`). The short steps
-always run.
+this machine or another. A success counts until the code, the deployment files, or the tests of the step change
+(`_content`). The short steps always run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 import tomllib
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 import pytest
 
@@ -36,7 +36,7 @@ from schemas.errors import SetupError
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 PROCESSORS: Final = ("x86_64", "aarch64")
 RECORD: Final = ROOT / "reports" / "release-check.json"
-"""The content that was checked, and the long steps that succeeded: by name, the day and the seconds it took."""
+"""The long steps that succeeded: by name, the content that was checked, the day, and the seconds it took."""
 
 _TEXTS: Final = ("docs/", "reports/", "changes/", "dev/benchmarks/results/")
 """Changes in these folders do not affect long steps. Changes of Markdown files in other folders do not either."""
@@ -50,12 +50,22 @@ class Step(NamedTuple):
         run: Returns None if the step succeeded, else a description of the failure.
         needs: Program without which it is skipped.
         short: It takes at most a few minutes, and always runs.
+        tests: Beginnings of the paths of its tests. Changes of other tests do not affect it.
     """
 
     name: str
     run: Callable[[], str | None]
     needs: str = ""
     short: bool = False
+    tests: tuple[str, ...] = ()
+
+
+class Success(TypedDict):
+    """A long step that succeeded: see `RECORD`."""
+
+    content: str
+    date: str
+    seconds: int
 
 
 def main(names: Sequence[str]) -> int:
@@ -64,14 +74,15 @@ def main(names: Sequence[str]) -> int:
     if unknown:
         print(f"no step {unknown[0]!r}; there are {', '.join(step.name for step in STEPS)}.", file=sys.stderr)
         return 2
-    content = _content()
-    succeeded = _succeeded(content)
+    record: dict[str, Success] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     failed, skipped = [], []
     for step in STEPS:
         if names and step.name not in names:
             continue
-        if not names and step.name in succeeded:
-            print(f"ok      {step.name} (before, {succeeded[step.name]['date']})", flush=True)
+        content = None if step.short else _content(step.tests)
+        before = record.get(step.name)
+        if not names and before is not None and before["content"] == content:
+            print(f"ok      {step.name} (before, {before['date']})", flush=True)
             continue
         if step.needs and shutil.which(step.needs) is None:
             skipped.append(f"{step.name} (there is no {step.needs} on this machine)")
@@ -83,43 +94,39 @@ def main(names: Sequence[str]) -> int:
         if fault:
             print(f"        {fault}", flush=True)
             failed.append(step.name)
-        if step.short or content is None or content != _content():
+        if content is None or content != _content(step.tests):
             continue
-        succeeded.pop(step.name, None)
+        record.pop(step.name, None)
         if not fault:
-            succeeded[step.name] = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "seconds": took_s}
-        record = {"content": content, "succeeded": dict(sorted(succeeded.items()))}
-        RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            day = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+            record[step.name] = {"content": content, "date": day, "seconds": took_s}
+        RECORD.write_text(json.dumps(dict(sorted(record.items())), indent=2) + "\n", encoding="utf-8")
     if skipped:
         print(f"skipped: {', '.join(skipped)}", flush=True)
     return 1 if failed else 0
 
 
-def _content() -> str | None:
-    """Digest of all files but the texts. None if there is no clone, or such a file differs from the commit."""
+def _content(tests: tuple[str, ...]) -> str | None:
+    """Digest of what a step depends on: all files but the texts, and of the tests only its own.
+
+    Returns:
+        None if there is no clone, or such a file differs from the commit.
+    """
+
+    def counts(path: str) -> bool:
+        is_text = path.startswith(_TEXTS) or path.endswith(".md")
+        return not is_text and (not path.startswith("tests/") or path.startswith(tests))
+
     try:
         changed = git("diff", "--name-only", "--no-renames", "HEAD").splitlines()
         changed += git("ls-files", "--others", "--exclude-standard").splitlines()
         committed = git("ls-tree", "-r", "HEAD").splitlines()
     except (SetupError, OSError):
         return None
-    if not all(map(_is_text, changed)):
+    if any(map(counts, changed)):
         return None
-    kept = [line for line in committed if not _is_text(line.partition("\t")[2])]
+    kept = [line for line in committed if counts(line.partition("\t")[2])]
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()
-
-
-def _is_text(path: str) -> bool:
-    return path.startswith(_TEXTS) or path.endswith(".md")
-
-
-def _succeeded(content: str | None) -> dict[str, dict[str, str | int]]:
-    """Long steps that succeeded with a content, by the record of earlier runs."""
-    if content is None or not RECORD.exists():
-        return {}
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    succeeded: dict[str, dict[str, str | int]] = record["succeeded"] if record["content"] == content else {}
-    return succeeded
 
 
 def _run(step: Step) -> str | None:
@@ -217,9 +224,11 @@ def _bench(name: str) -> Step:
 def _deep(folder: str) -> Step:
     """Return the step of what --deep adds to the tests of a folder, perhaps nothing. The migration has its own step."""
     words = ("./routelake", "test", "--only-deep", "-n", "2", f"tests/{folder}", f"--ignore={_MIGRATION}")
-    return Step(f"deep-{folder}", _command(*words, succeeds=(pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)))
+    good = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    return Step(f"deep-{folder}", _command(*words, succeeds=good), tests=(*_COMMON_TESTS, f"tests/{folder}/"))
 
 
+_COMMON_TESTS: Final = ("tests/conftest.py", "tests/schemas/golden/")
 _TEST_FOLDERS: Final = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py")))
 _MIGRATION: Final = "tests/e2e/test_migration.py"
 
@@ -229,9 +238,9 @@ STEPS: Final = (
     Step("platforms", _platforms, short=True),
     Step("check", _command("./routelake", "check"), short=True),
     Step("docs", _command("./routelake", "docs"), short=True),
-    Step("tests", _command("./routelake", "test", "--coverage")),
+    Step("tests", _command("./routelake", "test", "--coverage"), tests=("tests/",)),
     *map(_deep, _TEST_FOLDERS),
-    Step("migration", _command("./routelake", "test", "--deep", _MIGRATION)),
+    Step("migration", _command("./routelake", "test", "--deep", _MIGRATION), tests=(*_COMMON_TESTS, _MIGRATION)),
     *map(_bench, BENCHES),
     Step("gateway-image", _command("sh", "dev/release/image.sh", "DIST", "gateway"), needs="podman"),
     Step("fold-image", _command("sh", "dev/release/image.sh", "DIST", "fold"), needs="podman"),

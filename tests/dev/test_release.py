@@ -60,7 +60,7 @@ def test_a_long_step_that_succeeded_runs_again_only_by_name_or_with_other_conten
     short, good, bad = step("short", None, short=True), step("good", None), step("bad", "it is wrong")
     content: list[str | None] = ["a"]
     monkeypatch.setattr(checklist, "STEPS", (short, good, bad))
-    monkeypatch.setattr(checklist, "_content", lambda: content[0])
+    monkeypatch.setattr(checklist, "_content", lambda tests: content[0])
 
     def runs(*names: str) -> list[str]:
         ran.clear()
@@ -82,8 +82,9 @@ def test_a_long_step_that_succeeded_runs_again_only_by_name_or_with_other_conten
     assert record.read_text() == written
 
 
-def test_the_content_is_all_files_but_the_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_content_is_all_files_but_texts_and_other_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a step that has succeeded counts after its figures were written down, and no longer after a change of code."""
+    tests = ("tests/conftest.py", "tests/lake/")
     monkeypatch.setattr("dev.release.build.ROOT", tmp_path)
 
     def commit() -> None:
@@ -95,17 +96,23 @@ def test_the_content_is_all_files_but_the_texts(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "reports").mkdir()
     (tmp_path / "code.py").write_text("1")
     commit()
-    first = checklist._content()
+    first = checklist._content(tests)
     assert first is not None
     (tmp_path / "reports" / "release-check.json").write_text("{}")
     (tmp_path / "README.md").write_text("text")
-    assert checklist._content() == first
+    (tmp_path / "tests" / "api").mkdir(parents=True)
+    (tmp_path / "tests" / "api" / "test_routes.py").write_text("1")
+    assert checklist._content(tests) == first
     commit()
-    assert checklist._content() == first
-    (tmp_path / "code.py").write_text("2")
-    assert checklist._content() is None
-    commit()
-    assert checklist._content() not in (None, first)
+    assert checklist._content(tests) == first
+    for name in ("code.py", "tests/lake/test_read.py", "tests/conftest.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("2")
+        assert checklist._content(tests) is None
+        assert name == "code.py" or checklist._content(()) is not None
+        commit()
+        assert checklist._content(tests) not in (None, first)
+        first = checklist._content(tests)
 
 
 def test_an_unknown_step_is_named(capsys: pytest.CaptureFixture[str]) -> None:
