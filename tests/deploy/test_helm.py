@@ -80,6 +80,9 @@ LEAST = ["--set", "eventLog=kafka://kafka:9092/events", "--set", "insecure=true"
 Template = Callable[..., subprocess.CompletedProcess[str]]
 
 
+pytestmark = pytest.mark.timeout(1_800)  # the first test of a deep run may build helm
+
+
 @pytest.fixture(scope="session")
 def helm(is_deep: bool) -> Path:
     """The one of this machine; else the one that a deep run has built, as this one may."""
@@ -317,7 +320,6 @@ OWN = {"ServiceMonitor", "PrometheusRule"}
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(900)
 def test_kubernetes_own_types_know_every_key(template: Template, tmp_path: Path) -> None:
     """As an API server takes them, strictly: types of k8s.io/api, built by pinned digests."""
     if shutil.which("go") is None:
