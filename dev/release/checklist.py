@@ -228,7 +228,8 @@ def _deep(folder: str) -> Step:
     return Step(f"deep-{folder}", _command(*words, succeeds=good), tests=(*_COMMON_TESTS, f"tests/{folder}/"))
 
 
-_COMMON_TESTS: Final = ("tests/conftest.py", "tests/schemas/golden/")
+_COMMON_TESTS: Final = ("tests/conftest.py", "tests/examples/", "tests/schemas/golden/")
+"""Tests of several folders use these."""
 _TEST_FOLDERS: Final = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py")))
 _MIGRATION: Final = "tests/e2e/test_migration.py"
 
