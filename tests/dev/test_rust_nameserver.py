@@ -17,8 +17,9 @@ TOPICS = 5
 
 
 @pytest.mark.jvm
+@pytest.mark.timeout(3_600)  # a deep run may build it
 def test_both_nameservers_give_the_same_routes(is_deep: bool) -> None:
-    """Building takes ten minutes, so only --deep builds it."""
+    """Building takes ten minutes or more, so only --deep builds it."""
     try:
         rust = RustNameServer(build=is_deep)
     except NoProgramError as error:
