@@ -46,7 +46,7 @@ class Step(NamedTuple):
     """One step.
 
     Attributes:
-        name: Name by which the step can be chosen.
+        name: Name by which the step can be chosen. The part before "/" chooses all steps of a group.
         run: Returns None if the step succeeded, else a description of the failure.
         needs: Program without which it is skipped.
         short: It takes at most a few minutes, and always runs.
@@ -70,14 +70,14 @@ class Success(TypedDict):
 
 def main(names: Sequence[str]) -> int:
     """Run the steps of these names, or all but the long ones that have succeeded; returns 1 if one failed."""
-    unknown = sorted(set(names) - {step.name for step in STEPS})
-    if unknown:
+    known = set().union(*map(_names, STEPS))
+    if unknown := sorted(set(names) - known):
         print(f"no step {unknown[0]!r}; there are {', '.join(step.name for step in STEPS)}.", file=sys.stderr)
         return 2
     record: dict[str, Success] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     failed, skipped = [], []
     for step in STEPS:
-        if names and step.name not in names:
+        if names and not _names(step).intersection(names):
             continue
         content = None if step.short else _content(step.tests)
         before = record.get(step.name)
@@ -104,6 +104,11 @@ def main(names: Sequence[str]) -> int:
     if skipped:
         print(f"skipped: {', '.join(skipped)}", flush=True)
     return 1 if failed else 0
+
+
+def _names(step: Step) -> set[str]:
+    """Return the names by which a step can be chosen: its own, and that of its group, which is the part before "/"."""
+    return {step.name, step.name.partition("/")[0]}
 
 
 def _content(tests: tuple[str, ...]) -> str | None:
@@ -221,16 +226,31 @@ def _bench(name: str) -> Step:
     return Step(f"bench-{name}", _command("./routelake", "bench", name, *options))
 
 
-def _deep(folder: str) -> Step:
-    """Return the step of what --deep adds to the tests of a folder, perhaps nothing. The migration has its own step."""
-    words = ("./routelake", "test", "--only-deep", "-n", "2", f"tests/{folder}", f"--ignore={_MIGRATION}")
+def _deep(folder: str) -> list[Step]:
+    """Return the steps of what --deep adds to the tests of a folder, perhaps nothing. The migration has its own step.
+
+    The folders that take hours have a step for each file, so that a failure does not repeat all of it.
+    """
+    here = ROOT / "tests" / folder
+    if folder not in _LONG_FOLDERS:
+        return [_deep_step(f"deep-{folder}", f"tests/{folder}/")]
+    helpers = [
+        f"tests/{folder}/{path.name}" for path in sorted(here.iterdir()) if not path.name.startswith(("test_", "__"))
+    ]
+    files = [f"tests/{folder}/{path.name}" for path in sorted(here.glob("test_*.py"))]
+    return [_deep_step(f"deep-{folder}/{Path(file).stem}", file, *helpers) for file in files if file != _MIGRATION]
+
+
+def _deep_step(name: str, chosen: str, *helpers: str) -> Step:
+    words = ("./routelake", "test", "--only-deep", "-n", "2", chosen)
     good = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    return Step(f"deep-{folder}", _command(*words, succeeds=good), tests=(*_COMMON_TESTS, f"tests/{folder}/"))
+    return Step(name, _command(*words, succeeds=good), tests=(*_COMMON_TESTS, chosen, *helpers))
 
 
 _COMMON_TESTS: Final = ("tests/conftest.py", "tests/examples/", "tests/schemas/golden/")
 """Tests of several folders use these."""
 _TEST_FOLDERS: Final = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py")))
+_LONG_FOLDERS: Final = ("e2e", "fault_injection")
 _MIGRATION: Final = "tests/e2e/test_migration.py"
 
 STEPS: Final = (
@@ -240,7 +260,7 @@ STEPS: Final = (
     Step("check", _command("./routelake", "check"), short=True),
     Step("docs", _command("./routelake", "docs"), short=True),
     Step("tests", _command("./routelake", "test", "--coverage"), tests=("tests/",)),
-    *map(_deep, _TEST_FOLDERS),
+    *itertools.chain.from_iterable(map(_deep, _TEST_FOLDERS)),
     Step("migration", _command("./routelake", "test", "--deep", _MIGRATION), tests=(*_COMMON_TESTS, _MIGRATION)),
     *map(_bench, BENCHES),
     Step("gateway-image", _command("sh", "dev/release/image.sh", "DIST", "gateway"), needs="podman"),

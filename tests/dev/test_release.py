@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -113,6 +114,32 @@ def test_the_content_is_all_files_but_texts_and_other_tests(tmp_path: Path, monk
         commit()
         assert checklist._content(tests) not in (None, first)
         first = checklist._content(tests)
+
+
+def test_a_group_of_steps_is_chosen_by_the_part_before_the_slash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = tuple(Step(name, lambda: None, short=True) for name in ("deep-api", "deep-e2e/one", "deep-e2e/two"))
+    monkeypatch.setattr(checklist, "STEPS", steps)
+
+    def ran(*names: str) -> list[str]:
+        assert main(names) == 0
+        return [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+
+    assert ran("deep-e2e") == ["deep-e2e/one", "deep-e2e/two"]
+    assert ran("deep-e2e/two", "deep-api") == ["deep-api", "deep-e2e/two"]
+    assert main(["e2e"]) == 2
+
+
+def test_each_file_of_deep_tests_belongs_to_a_step() -> None:
+    """If a step is named like a file, a change of another file does not affect it."""
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")]
+    by_step = {step.name: step.tests for step in checklist.STEPS if step.name.startswith("deep-")}
+    migration = next(step for step in checklist.STEPS if step.name == "migration")
+    without = [file for file in files if not file.startswith((*itertools.chain(*by_step.values()), *migration.tests))]
+    assert without == []
+    failover = by_step["deep-e2e/test_failover"]
+    assert "tests/e2e/failover.py".startswith(failover) and not "tests/e2e/test_kill.py".startswith(failover)
 
 
 def test_an_unknown_step_is_named(capsys: pytest.CaptureFixture[str]) -> None:
