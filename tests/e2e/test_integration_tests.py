@@ -40,7 +40,7 @@ tests fails."""
 
 OPENS: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
 FULLY_COMPILED: Final = "-XX:TieredStopAtLevel=4"
-"""Overrides `QUICK_JVM`. By default each broker compares 38 MB of its timer wheel byte by byte every second."""
+"""Overrides `QUICK_JVM`: up to nine brokers run in one JVM, for many minutes."""
 LIMIT_S: Final = 3_000
 
 
