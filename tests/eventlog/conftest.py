@@ -25,10 +25,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl.SSLSocket):ResourceWarning"))
             item.add_marker(
                 pytest.mark.filterwarnings(
-                    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+                    "ignore:Exception ignored in. <(socket|ssl.SSLSocket):pytest.PytestUnraisableExceptionWarning"
                 )
             )
 
