@@ -3,7 +3,8 @@
 
 They start brokers and a NameServer in their own JVM. Classes here (`integration/*.java`) replace the NameServer and name
 the gateway's port. Every class of the jar runs, except those of `LEFT_OUT`, with RocketMQ's own NameServer and with a
-gateway, mostly at the same time. A test that passes with the former has to pass with the latter.
+gateway: at the same time, except for the group `ONE_AFTER_THE_OTHER`. A test that passes with the former has to pass
+with the latter.
 """
 
 from __future__ import annotations
