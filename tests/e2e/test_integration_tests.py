@@ -117,7 +117,7 @@ def run_with_routelake(folder: Path, names: list[str], runner: str, ours: str) -
 @pytest.mark.parametrize("group", AT_LEAST)
 def test_what_passes_with_the_name_server_passes_with_routelake(tmp_path: Path, group: str) -> None:
     names = [name for name in classes() if group_of(name) == group]
-    runner = compiled(tmp_path / "runner", "RunClasses")
+    runner = compiled(tmp_path / "runner", "RunClasses", "TransactionMetricsFlushService")
     ours = compiled(tmp_path / "ours", "NamesrvController", "Remote", "RemoteRoutes", "InterceptingServer")
     with ThreadPoolExecutor(1 if group == ONE_AFTER_THE_OTHER else 2) as pool:
         stock_run = pool.submit(run, tmp_path / "stock", names, [runner])
