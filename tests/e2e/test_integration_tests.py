@@ -3,8 +3,7 @@
 
 They start brokers and a NameServer in their own JVM. Classes here (`integration/*.java`) replace the NameServer and name
 the gateway's port. Every class of the jar runs, except those of `LEFT_OUT`, with RocketMQ's own NameServer and with a
-gateway: the classes of a group in one JVM, and both runs at the same time, except for the group `ONE_BY_ONE`. A test
-that passes with the former has to pass with the latter.
+gateway at the same time. A test that passes with the former has to pass with the latter.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ OPENS: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.int
 FULLY_COMPILED: Final = "-XX:TieredStopAtLevel=4"
 """Overrides `QUICK_JVM`: up to nine brokers run in one JVM, for many minutes."""
 ONE_BY_ONE: Final = "container"
-"""A group of classes with nine brokers, which a test that fails leaves without masters: each class has its own JVM. Two
-at the same time fill two cores, and tests of both time out."""
+"""A group of classes with nine brokers, which a test that fails leaves without masters: each class has its own JVM."""
 LIMIT_S: Final = 3_000
 
 
@@ -127,7 +125,7 @@ def test_what_passes_with_the_name_server_passes_with_routelake(tmp_path: Path, 
     ours = compiled(tmp_path / "ours", "NamesrvController", "Remote", "RemoteRoutes", "InterceptingServer")
     stock: dict[str, str] = {}
     routelake: dict[str, str] = {}
-    with ThreadPoolExecutor(1 if group == ONE_BY_ONE else 2) as pool:
+    with ThreadPoolExecutor(2) as pool:
         runs = []
         for number, one in enumerate(jvms_of(group, names)):
             runs.append((stock, pool.submit(run, tmp_path / f"stock-{number}", one, [runner])))
