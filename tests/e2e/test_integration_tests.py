@@ -3,8 +3,8 @@
 
 They start brokers and a NameServer in their own JVM. Classes here (`integration/*.java`) replace the NameServer and name
 the gateway's port. Every class of the jar runs, except those of `LEFT_OUT`, with RocketMQ's own NameServer and with a
-gateway at the same time, except for the group `ONE_AFTER_THE_OTHER`. A test that passes with the former has to pass
-with the latter.
+gateway at the same time, except for the group `SAME_PORT`. A test that passes with the former has to pass with the
+latter.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import re
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -42,10 +44,10 @@ tests fails."""
 OPENS: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
 FULLY_COMPILED: Final = "-XX:TieredStopAtLevel=4"
 """Overrides `QUICK_JVM`: up to nine brokers run in one JVM, for many minutes."""
-ONE_BY_ONE: Final = "container"
-"""A group of classes with nine brokers, which a test that fails leaves without masters: each class has its own JVM."""
-ONE_AFTER_THE_OTHER: Final = "grpc"
-"""A group of classes that listen to port 8081: not with both NameServers at the same time."""
+OWN_JVM: Final = "container"
+"""A group with nine brokers. A test that fails leaves them without a master, so each class has a JVM of its own."""
+SAME_PORT: Final = "grpc"
+"""A group that listens on port 8081, so the run with a gateway waits for the other one."""
 LIMIT_S: Final = 3_000
 
 
@@ -60,11 +62,6 @@ def classes() -> list[str]:
 
 def group_of(name: str) -> str:
     return next(group for group in AT_LEAST if name.startswith(group))
-
-
-def jvms_of(group: str, names: list[str]) -> list[list[str]]:
-    """The classes of each JVM."""
-    return [[name] for name in names] if group == ONE_BY_ONE else [names]
 
 
 def compiled(folder: Path, *names: str) -> str:
@@ -117,6 +114,16 @@ def run_with_routelake(folder: Path, names: list[str], runner: str, ours: str) -
     return results
 
 
+def run_group(
+    group: str, folder: Path, names: list[str], run_classes: Callable[[Path, list[str]], dict[str, str]]
+) -> dict[str, str]:
+    """Test -> outcome, of classes in one JVM, or in a JVM for each."""
+    outcomes: dict[str, str] = {}
+    for number, in_one_jvm in enumerate([[name] for name in names] if group == OWN_JVM else [names]):
+        outcomes |= run_classes(folder / str(number), in_one_jvm)
+    return outcomes
+
+
 @pytest.mark.jvm
 @pytest.mark.deep
 @pytest.mark.timeout(3 * LIMIT_S)
@@ -126,23 +133,18 @@ def test_what_passes_with_the_name_server_passes_with_routelake(tmp_path: Path, 
     names = [name for name in classes() if group_of(name) == group]
     runner = compiled(tmp_path / "runner", "RunClasses", "TransactionMetricsFlushService")
     ours = compiled(tmp_path / "ours", "NamesrvController", "Remote", "RemoteRoutes", "InterceptingServer")
-    stock: dict[str, str] = {}
-    routelake: dict[str, str] = {}
-    with ThreadPoolExecutor(1 if group == ONE_AFTER_THE_OTHER else 2) as pool:
-        runs = []
-        for number, one in enumerate(jvms_of(group, names)):
-            runs.append((stock, pool.submit(run, tmp_path / f"stock-{number}", one, [runner])))
-            runs.append(
-                (routelake, pool.submit(run_with_routelake, tmp_path / f"routelake-{number}", one, runner, ours))
-            )
-        for outcomes, ended in runs:
-            outcomes.update(ended.result())
+    with_stock = partial(run, path=[runner])
+    with_routelake = partial(run_with_routelake, runner=runner, ours=ours)
+    with ThreadPoolExecutor(1 if group == SAME_PORT else 2) as pool:
+        stock_run = pool.submit(run_group, group, tmp_path / "stock", names, with_stock)
+        routelake_run = pool.submit(run_group, group, tmp_path / "routelake", names, with_routelake)
+        stock, routelake = stock_run.result(), routelake_run.result()
     passed = {test for test, outcome in stock.items() if outcome == "PASSED"}
     lacking = {test for test in passed if routelake.get(test) != "PASSED"}
     for attempt in range(2):  # RocketMQ's own build calls a third of the classes flaky (test/BUILD.bazel)
-        again = sorted({test.split()[0] for test in lacking})
-        for number, one in enumerate(jvms_of(group, again) if again else []):
-            results = run_with_routelake(tmp_path / f"again-{attempt}-{number}", one, runner, ours)
+        if lacking:
+            again = sorted({test.split()[0] for test in lacking})
+            results = run_group(group, tmp_path / f"again-{attempt}", again, with_routelake)
             lacking -= {test for test, outcome in results.items() if outcome == "PASSED"}
     others = {test: outcome for test, outcome in stock.items() if outcome != "PASSED"}
     print(f"{group or 'others'}: {len(passed)} pass with both; not with RocketMQ's own NameServer: {others}")

@@ -5,8 +5,8 @@ import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.ServiceThread;
 
 /**
- * Stands before RocketMQ's own on the class path, which asks for the time without a pause in the first three seconds of
- * a broker: nine brokers take both cores from the NameServer, until their requests time out.
+ * Waits, and stands before RocketMQ's own on the class path. That one loops without a pause in the first three seconds
+ * of a broker. Nine brokers that start together leave the NameServer no processor time, and their requests time out.
  */
 public class TransactionMetricsFlushService extends ServiceThread {
     private final BrokerController broker;
