@@ -23,6 +23,9 @@ A plain read of a route is answered as soon as its head is parsed (`api.http.fas
 request in progress. If several requests arrive together, only the first is answered so. The others take turns with
 other connections.
 
+A request that is parsed can take sixty times the memory of its bytes. So while requests wait for the one before them,
+the bytes after them are not parsed.
+
 Pattern: Kludex/uvicorn#157.
 """
 
@@ -56,6 +59,8 @@ _HEADER_BYTES: Final = 150
 """Memory of a header without its name and value, roughly, in bytes."""
 _REQUEST_BYTES: Final = 3000
 """Memory of a request that waits behind another one, in bytes."""
+_PIECE_BYTES: Final = 8 * 1024
+"""Number of bytes that are parsed at a time. uvloop reads up to 256 KiB, which may hold thousands of requests."""
 _HEAD_TOO_LARGE: Final = dataclasses.replace(TOO_LARGE, status=431)
 
 _BROKEN_BODY: Final = Problem(BAD_REQUEST, "the body is not in the form that its Transfer-Encoding names").response()
@@ -115,7 +120,8 @@ class _Cycle(RequestResponseCycle):
 class GuardedProtocol(HttpToolsProtocol, Secured):
     """One connection. uvicorn makes it and passes all arguments but the first."""
 
-    cycle: _Cycle
+    cycle: _Cycle | None  # type: ignore[assignment]
+    """The newest request. None before the first one, and after the connection was lost."""
 
     def __init__(
         self,
@@ -132,6 +138,8 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         self._between = True
         """The parser is between two messages."""
         self._in_head = True
+        self._unparsed = b""
+        """Bytes that arrived after the requests that wait."""
         self._is_first = False
         """The fast path has answered no request of the newest bytes."""
         self._was_fast = False
@@ -210,19 +218,42 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything that the connection holds."""
         self.bounds.release(self)
-        self.pipeline.clear()  # the requests and this object refer to each other, and the garbage collector comes late
+        self._unparsed = b""
         self._disarm()
         self._clear_stall()
         self._unset_keepalive_if_required()
         self.counts.connections.labels("http").dec()
         super().connection_lost(exc)
+        # The requests and this object refer to each other, and the garbage collector comes late.
+        self.pipeline.clear()
+        self.cycle = None
 
     def data_received(self, data: bytes) -> None:
+        """Feed the parser with what a few requests need, and keep the rest until they are answered."""
+        self._is_first = True
+        if len(data) <= _PIECE_BYTES and not self.pipeline:
+            self._feed(data)
+        elif not self._is_over:
+            self._unparsed += data
+            self._feed_pieces()
+
+    def _feed_pieces(self) -> None:
+        """Feed the parser with the bytes that wait, until a request waits for another one."""
+        while self._unparsed and not (self.pipeline or self._is_over or self.transport.is_closing()):
+            piece, self._unparsed = self._unparsed[:_PIECE_BYTES], self._unparsed[_PIECE_BYTES:]
+            self._feed(piece)
+        if self._is_over:
+            self._unparsed = b""
+        if self._unparsed:
+            self._disarm()  # the head may be complete in these bytes
+            self.flow.pause_reading()
+            self._weigh()
+
+    def _feed(self, data: bytes) -> None:
         """Feed the parser, and bound the bytes that are not yet a request."""
         if self._is_over:
             return
         self._head_bytes += len(data)
-        self._is_first = True
         # uvicorn's own method cancels the keep-alive timer first and starts it again after the answer: expensive.
         try:
             self.parser.feed_data(data)
@@ -313,7 +344,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         if self._head_bytes:
             size += self._head_bytes + _HEADER_BYTES * len(self.headers or ())
         if self.cycle is not None:
-            size += len(self.cycle.body) + _REQUEST_BYTES * len(self.pipeline)
+            size += len(self.cycle.body) + _REQUEST_BYTES * len(self.pipeline) + len(self._unparsed)
         if size != self.held_bytes:
             self.bounds.hold(self, size)
 
@@ -327,8 +358,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         return self._between and not self._head_bytes and self._is_answered()
 
     def _is_answered(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
-        return cycle is None or cycle.response_complete
+        return self.cycle is None or self.cycle.response_complete
 
     def _answer_fast(self) -> bool:
         """Answer the request that has just got its complete head. Return False to leave it to the application."""
@@ -465,11 +495,13 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
     def on_response_complete(self) -> None:
         """End the answer. The rest of its request must arrive within ``linger_s``."""
         super().on_response_complete()
+        self._is_first = True
+        self._feed_pieces()
         if self.pipeline:  # uvicorn would resume reading: a segment of requests for each one that is answered
             self.flow.pause_reading()
         if self.held_bytes:
             self._weigh()
-        if not self.cycle.response_complete:
+        if not self._is_answered():
             return
         if not self._in_head:
             self._arm(self.limits.linger_s)
@@ -517,7 +549,7 @@ class GuardedProtocol(HttpToolsProtocol, Secured):
         """
         self._is_over = True
         if not self._in_head:
-            if self._is_answered():
+            if self.cycle is None or self.cycle.response_complete:
                 self.transport.close()
             else:
                 self.cycle.break_off()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -141,6 +143,52 @@ def test_a_client_that_does_not_read_is_not_written_to(quiet: HttpApi) -> None:
         await connection.end()
 
     quiet.loop.run(tell())
+
+
+def test_bytes_after_waiting_requests_are_parsed_once_those_are_answered(quiet: HttpApi) -> None:
+    """So that a few bytes of the client do not take a multiple of memory here."""
+    fast, _ = wires(quiet)
+    asked = get(b"/v1/topics/none/route") + get(b"/healthz") * 1000
+
+    async def tell() -> None:
+        connection = fast.connect()
+        connection.feed(asked[:-1])
+        assert not connection.transport.reading
+        assert connection.protocol.held_bytes < 20 * len(asked)
+        most = waiting = len(connection.protocol.pipeline)
+        while connection.state.tasks:
+            await asyncio.wait(set(connection.state.tasks), return_when=asyncio.FIRST_COMPLETED)
+            waiting = len(connection.protocol.pipeline)
+            most = max(most, waiting)
+        assert 50 < most < 250
+        assert connection.take().count(b"HTTP/1.1 200") == 999
+        assert connection.transport.reading
+        assert connection.protocol.held_bytes < 100  # the head that is not complete
+        connection.feed(asked[-1:])
+        await connection.idle()
+        assert connection.take().startswith(b"HTTP/1.1 200")
+        assert connection.protocol.held_bytes == 0
+        await connection.end()
+
+    quiet.loop.run(tell())
+
+
+@pytest.mark.parametrize("asked", [b"", get(), get(b"/healthz") * 3, get(b"/healthz") * 1000, get()[:-2]])
+def test_a_closed_connection_is_freed_at_once(quiet: HttpApi, asked: bytes) -> None:
+    """The garbage collector comes late: until then, what was closed would take memory between objects that are in use."""
+    fast, _ = wires(quiet)
+
+    async def tell() -> weakref.ref[Any]:
+        connection = fast.connect()
+        connection.feed(asked)
+        await connection.end()
+        return weakref.ref(connection.protocol)
+
+    gc.disable()
+    try:
+        assert quiet.loop.run(tell())() is None
+    finally:
+        gc.enable()
 
 
 def test_a_stop_closes_it(quiet: HttpApi) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 import h11
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from api.http import protocol
 from dev.support.executed import Executed
 from dev.support.http_api import HttpApi
 from dev.support.messages import CHUNKED, CORPUS, INNER, PLAIN, chunked, cut, message, segments, sized
@@ -91,11 +93,21 @@ def test_every_form(quiet: HttpApi, executed: Executed, name: str) -> None:
     check(quiet, executed, cut(data, list(range(1, min(len(data), 400)))), waiting=True)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
-@given(parts=segments())
-def test_any_stream_cut_anywhere(quiet: HttpApi, executed: Executed, parts: list[bytes]) -> None:
+@pytest.mark.parametrize("name", CORPUS)
+def test_every_form_in_pieces(quiet: HttpApi, executed: Executed, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The parser gets one byte at a time, and stops as soon as a request waits for another one."""
+    monkeypatch.setattr(protocol, "_PIECE_BYTES", 1)
     for waiting in (True, False):
-        check(quiet, executed, parts, waiting=waiting)
+        check(quiet, executed, [PLAIN * 3 + CORPUS[name] + PLAIN], waiting=waiting)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(parts=segments(), piece_bytes=st.sampled_from((20, 8192)))
+def test_any_stream_cut_anywhere(quiet: HttpApi, executed: Executed, parts: list[bytes], piece_bytes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "_PIECE_BYTES", piece_bytes)
+        for waiting in (True, False):
+            check(quiet, executed, parts, waiting=waiting)
 
 
 @pytest.mark.parametrize("name", CORPUS)

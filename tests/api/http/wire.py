@@ -74,6 +74,7 @@ class Transport:
         if not self.closed:
             self.closed = True
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+            del self._protocol  # as uvloop does
 
     abort = close
 
