@@ -31,6 +31,8 @@ QUICK_BROKER: Final[Mapping[str, str]] = {
     # By default a request that waited 0.2 s is refused as "broker busy": on a busy machine, that is any request.
     "waitTimeMillsInSendQueue": "60000",
     "waitTimeMillsInAdminBrokerQueue": "60000",
+    # The broker's TransactionMetricsFlushService asks for the time in a loop until this has passed, by default 3 s.
+    "transactionMetricFlushInterval": "500",
 }
 
 
