@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator
@@ -48,6 +49,19 @@ class Stage:
         self.machines = [stack.enter_context(FakeBroker()) for _ in range(3)]
         self.model = NameServerModel(SETTINGS)
         self.numbers = itertools.count(1)
+        for machine in self.machines:
+            self._be_connected_to(machine)
+
+    def _be_connected_to(self, machine: FakeBroker) -> None:
+        """Let the NameServer notify a machine until it has a connection to it: what it sends before that can be lost."""
+        for number in range(12):
+            for broker_id in (3, 0):
+                self.both(register(f"{machine.address}-{number}", machine.address, broker_id, acting=True).request())
+            assert [sent.to for sent in self.model.take_notifications()] == [machine.address]
+            with contextlib.suppress(TimeoutError):
+                wait_until(machine.received, 5, "a notification")
+                return
+        raise TimeoutError(f"no notification came to {machine.address}")
 
     def both(self, request: Request) -> None:
         """Ask both and compare."""
