@@ -53,7 +53,7 @@ class Stage:
             self._be_connected_to(machine)
 
     def _be_connected_to(self, machine: FakeBroker) -> None:
-        """Let the NameServer notify a machine until it has a connection to it: what it sends before that can be lost."""
+        """Wait until the NameServer has a connection to a machine. Notifications before that can be lost."""
         for number in range(12):
             for broker_id in (3, 0):
                 self.both(register(f"{machine.address}-{number}", machine.address, broker_id, acting=True).request())

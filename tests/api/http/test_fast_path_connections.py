@@ -146,7 +146,7 @@ def test_a_client_that_does_not_read_is_not_written_to(quiet: HttpApi) -> None:
 
 
 def test_bytes_after_waiting_requests_are_parsed_once_those_are_answered(quiet: HttpApi) -> None:
-    """So that a few bytes of the client do not take a multiple of memory here."""
+    """Few requests wait at a time, so they take little memory."""
     fast, _ = wires(quiet)
     asked = get(b"/v1/topics/none/route") + get(b"/healthz") * 1000
 
@@ -155,11 +155,10 @@ def test_bytes_after_waiting_requests_are_parsed_once_those_are_answered(quiet: 
         connection.feed(asked[:-1])
         assert not connection.transport.reading
         assert connection.protocol.held_bytes < 20 * len(asked)
-        most = waiting = len(connection.protocol.pipeline)
+        most = len(connection.protocol.pipeline)
         while connection.state.tasks:
             await asyncio.wait(set(connection.state.tasks), return_when=asyncio.FIRST_COMPLETED)
-            waiting = len(connection.protocol.pipeline)
-            most = max(most, waiting)
+            most = max(most, len(connection.protocol.pipeline))
         assert 50 < most < 250
         assert connection.take().count(b"HTTP/1.1 200") == 999
         assert connection.transport.reading
@@ -175,7 +174,7 @@ def test_bytes_after_waiting_requests_are_parsed_once_those_are_answered(quiet: 
 
 @pytest.mark.parametrize("asked", [b"", get(), get(b"/healthz") * 3, get(b"/healthz") * 1000, get()[:-2]])
 def test_a_closed_connection_is_freed_at_once(quiet: HttpApi, asked: bytes) -> None:
-    """The garbage collector comes late: until then, what was closed would take memory between objects that are in use."""
+    """It does not wait for the garbage collector, which comes late."""
     fast, _ = wires(quiet)
 
     async def tell() -> weakref.ref[Any]:
