@@ -55,7 +55,12 @@ class FoldOptions(Options):
         ),
     ] = None
     history_retention_days: Annotated[
-        int, option(min=1, max=36_500, help="Retention time of the history, in days.")
+        int,
+        option(
+            min=1,
+            max=36_500,
+            help="Retention time of old versions of the tables, in days. Changes and intervals are kept for ever.",
+        ),
     ] = 30
     liveness_interval_s: Annotated[float, option(min=0.1, max=3_600, hidden=True)] = 10.0
     """Maximum delay of heartbeats without changes in brokerLiveTable, in seconds. Hidden: only tests change it."""

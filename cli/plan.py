@@ -53,7 +53,10 @@ def plan(
         bool, typer.Option("--one-machine", help="Plan for `serve` with the event log in SQLite.")
     ] = False,
     history_days: Annotated[
-        int, typer.Option("--history-retention-days", min=1, max=36_500, help="Retention time of the history, in days.")
+        int,
+        typer.Option(
+            "--history-retention-days", min=1, max=36_500, help="Retention time of old versions of the tables, in days."
+        ),
     ] = 30,
     event_log_hours: Annotated[
         float,

@@ -20,11 +20,11 @@ from runtime.children import SUPERVISED
 from schemas.errors import RoutelakeError, SetupError
 
 EXIT_FAILED: Final = 1
-"""Failed: a defect, a full or failing disk, or another fold has the tables. A supervisor may start it again. Nothing is
-lost."""
+"""Failed: a defect, a full or failing disk, or another fold has the tables at the URL of `--lake`. A supervisor may
+start it again. Nothing is lost."""
 EXIT_SETUP: Final = 2
-"""Cannot start with these settings. The line that begins with `routelake:` says what to do. A supervisor must not start
-it again."""
+"""Cannot start with these settings, or another fold has the tables in this folder. The line that begins with
+`routelake:` says what to do. systemd does not start it again."""
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 

@@ -101,7 +101,8 @@ FILES: Final = (
     ),
     DataFile(
         (f"{LAKE}/{FOLD_STATUS_FILE}", f"{LAKE}/{FOLD_FAILURE_FILE}", f"{LAKE}/{FOLD_HASTEN_FILE}"),
-        "progress of the fold, its last failure, and the time of the last read that waited for an epoch",
+        "progress of the fold, its last failure, and the time of the last read that waited for an epoch. With"
+        f" `--lake URL` they are in `{COPY_FOLDER}`",
         "fold, gateway",
         "yes. They are written again",
         "a few KiB",
@@ -116,7 +117,8 @@ FILES: Final = (
     DataFile(
         (f"{LAKE}/live-view-differences-*.json",),
         "the last rows in which a gateway and the tables differed. It exists only after"
-        " [a difference](../how-to/operate/live-view-differs.md)",
+        " [a difference](../how-to/operate/live-view-differs.md). With `--lake URL` it is in the data directory of the"
+        " gateway",
         "gateway",
         "yes, after you have reported the difference",
         "a few KiB",

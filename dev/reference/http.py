@@ -30,16 +30,17 @@ def endpoints() -> str:
     app = FastAPI(title="routelake", openapi_tags=TAGS, generate_unique_id_function=operation_id)
     for router in ROUTERS:
         app.include_router(router)
+    document = openapi_document(app)
+    bodies = document["components"]["schemas"]
     operations = [
-        (method, path, operation)
-        for path, item in openapi_document(app)["paths"].items()
-        for method, operation in item.items()
+        (method, path, operation) for path, item in document["paths"].items() for method, operation in item.items()
     ]
     uses = Counter(_row(parameter) for _, _, operation in operations for parameter in operation.get("parameters", ()))
     common = [row for row, count in uses.items() if count >= _COMMON]
     sections: dict[str, list[str]] = {}
     for method, path, operation in operations:
-        sections.setdefault(operation["tags"][0], []).append("\n".join(_lines(method, path, operation, common)))
+        text = "\n".join(_lines(method, path, operation, common, bodies))
+        sections.setdefault(operation["tags"][0], []).append(text)
     return f"## Common parameters\n\n{_ABOUT_COMMON}\n\n{table(_COLUMNS, common)}\n" + "\n".join(
         f"## {name.capitalize() if name != 'kv' else 'KV'}\n\n{_SECTIONS[name]}\n\n" + "\n".join(sections[name])
         for name in _SECTIONS
@@ -68,7 +69,9 @@ def _members(example: Mapping[str, Any]) -> str:
     return code(json.dumps(members)) if members else ""
 
 
-def _lines(method: str, path: str, operation: Mapping[str, Any], common: Sequence[_Row]) -> Iterator[str]:
+def _lines(
+    method: str, path: str, operation: Mapping[str, Any], common: Sequence[_Row], bodies: Mapping[str, Any]
+) -> Iterator[str]:
     yield f"### {method.upper()} {path}"
     yield ""
     yield sentence(operation.get("summary", ""))
@@ -82,6 +85,9 @@ def _lines(method: str, path: str, operation: Mapping[str, Any], common: Sequenc
     if shared := [row[0] for row in rows if row in common]:
         yield f"[Common parameters](#common-parameters): {', '.join(shared)}."
         yield ""
+    if "requestBody" in operation:
+        name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        yield table(("field of the body", "value", "meaning"), _fields(bodies[name]))
     yield f"Answers: {', '.join(sorted(operation['responses']))}."
     yield ""
 
@@ -92,6 +98,12 @@ def _row(parameter: Mapping[str, Any]) -> _Row:
     return code(parameter["name"]), parameter["in"], _values(parameter["schema"]), about
 
 
+def _fields(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name, schema in body["properties"].items():
+        required = "Required. " if name in body["required"] else ""
+        yield code(name), _values(schema), required + sentence(schema.get("description") or "")
+
+
 def _values(schema: Mapping[str, Any]) -> str:
     for one in schema.get("anyOf", []):
         if one.get("type") != "null":
@@ -100,7 +112,8 @@ def _values(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         text = ", ".join(map(str, schema["enum"]))
     else:
-        text = str(schema.get("type", "text")).replace("string", "text").replace("integer", "whole number")
+        kind = schema.get("type", "object" if schema.get("$ref", "").endswith("Body") else "text")
+        text = str(kind).replace("string", "text").replace("integer", "whole number")
         bounds = [schema.get("minimum"), schema.get("maximum")]
         if bounds != [None, None]:
             text += f", {bounds[0]} to {bounds[1]}" if None not in bounds else f", from {bounds[0]}"

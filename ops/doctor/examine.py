@@ -107,7 +107,8 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
     lake_dir = found.lake_dir
     if not has_data(data_dir, log_path):
         raise SetupError(
-            f"{data_dir} contains neither a lake nor an event log. Name the data directory of a routelake."
+            f"{data_dir} contains neither a lake nor an event log. Name the data directory of a routelake. If the "
+            "tables are at a URL, add --lake URL."
         )
     if read_marker(data_dir) is not None:
         found.findings.append(Finding(Kind.RESTORE, str(data_dir / MARKER), "shows that a restore was interrupted"))

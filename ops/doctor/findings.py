@@ -58,7 +58,8 @@ _RESTORE: Final = f"restore the lake from a backup (`{PROGRAM} restore`, with --
 WAY_OUT: Final = {
     Kind.RESTORE: "run the restore again",
     Kind.FORMAT: "upgrade routelake, or restore lake.json from a backup",
-    Kind.LOG_MISSING: "restore lake and log from one backup, or start with a new data directory",
+    Kind.LOG_MISSING: "if the event log is in Kafka, name it with --event-log URL; otherwise restore lake and log from "
+    "one backup, or start with a new data directory",
     Kind.LOG_UNREADABLE: "restore lake and log from one backup, or start with a new data directory",
     Kind.LOG_SHORT: "restore lake and log from one backup, or start with a new data directory",
     Kind.LOG_LACKS: "restore lake and log from one backup, or start with a new data directory",
