@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lake.delta.ddl import check_format
 from lake.delta.log import LOG_FOLDER
+from lake.history.sql_views import VIEWS
 from pipelines.session import session
 from runtime.version import PROGRAM
 from schemas.errors import RoutelakeError, SetupError
@@ -80,6 +81,7 @@ class LakeSql:
         check_format(lake_dir)
         self._lake_dir = lake_dir.resolve()
         self._known: set[str] = set()
+        """Names of registered tables and views."""
         self._scratch = tempfile.TemporaryDirectory(prefix="routelake-sql-")
         # This logger prints each error a second time, as JSON with two stacks.
         logging.getLogger("SQLQueryContextLogger").disabled = True
@@ -132,14 +134,23 @@ class LakeSql:
             raise RoutelakeError(_first_line(error)) from error
 
     def _register(self, statement: str) -> None:
-        """Register the tables that a statement names, if not done yet. To register all at the start takes seconds."""
+        """Register the tables and views that a statement names. To register all at the start takes seconds."""
         text = statement.lower()
         every = re.match(r"\s*show\b", text) is not None
+        views = []
+        for view in reversed(VIEWS):  # later ones name earlier ones
+            if every or re.search(rf"\b{view.name.lower()}\b", text):
+                views.append(view)
+                text += view.query.lower()
         for table in (*ALL_TABLES, *INTERVAL_TABLES):
             path = self._lake_dir / table.name
             if (every or table.name.lower() in text) and table.name not in self._known and path.is_dir():
                 self._spark.catalog.createTable(table.name, path=str(path), source="delta")
                 self._known.add(table.name)
+        for view in reversed(views):
+            if view.name not in self._known:
+                self._spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {view.query}")
+                self._known.add(view.name)
 
     def _check_reads(self, statement: str) -> None:
         """Raises RoutelakeError for a statement that writes; PySparkException for one that cannot be parsed."""

@@ -66,6 +66,15 @@ def test_no_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_shared_session")
+def test_views(data_dir: Path) -> None:
+    """A view over another view, which is over a table that the statement does not name."""
+    query = "select count(*) > 0 as has_rows from unwritableTopics; select count(*) > 0 as has_rows from changes"
+    done = command("spark-sql", "--data-dir", data_dir, "-o", "json", query)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ['{"has_rows":true}', '{"has_rows":true}']
+
+
+@pytest.mark.usefixtures("in_shared_session")
 def test_a_query_that_fails(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came before it is printed; then one line, and 1."""
     before = contents(data_dir)
