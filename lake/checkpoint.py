@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+from deltalake import DeltaTable
 
 from lake.delta.ddl import write_whole
 from schemas.errors import one_line
@@ -64,11 +66,18 @@ def write_seen(checkpoint_dir: Path, epoch: int, batch_id: int) -> None:
     write_whole(checkpoint_dir / EPOCH_FILE, f"{epoch} {batch_id}")
 
 
-def check_compatible(checkpoint_dir: Path, last: RouteCommit | None) -> Verdict:
-    """Compare a checkpoint with the last epoch of the lake, and check that all but its state can be read.
+def check_compatible(checkpoint_dir: Path, last: RouteCommit | None, tables: Iterable[DeltaTable]) -> Verdict:
+    """Compare a checkpoint with the tables, and check that all but its state can be read.
 
-    No file of a checkpoint is synced. So after a power loss, any file may be truncated, or an older one missing. The
-    state is large and is not read here, as Spark checks the state when it loads it.
+    No file of a checkpoint is synced. So after a power loss, any file may be truncated, or an older one missing. Its
+    disk may also have been restored from a snapshot. The state is large and is not read here, as Spark checks the state
+    when it loads it.
+
+    Args:
+        checkpoint_dir: Folder of the checkpoint.
+        last: Last epoch of the lake.
+        tables: The tables. If they have a batch that the checkpoint has not begun, Spark would plan that batch again
+            with other events, and the writer would skip it.
     """
     try:
         query_id = msgspec.json.decode((checkpoint_dir / "metadata").read_bytes(), type=_Metadata).id
@@ -84,6 +93,11 @@ def check_compatible(checkpoint_dir: Path, last: RouteCommit | None) -> Verdict:
         epoch, batch_id = map(int, (checkpoint_dir / EPOCH_FILE).read_text(encoding="ascii").split())
     except (OSError, ValueError) as error:
         return Verdict(False, f"it is not whole: {one_line(error)}")
+    written = max((table.transaction_version(query_id) or 0 for table in tables), default=0)
+    if max(written, batch_id) > begun:
+        return Verdict(
+            False, f"it has begun no batch after {begun}, and the tables have batch {max(written, batch_id)}"
+        )
     if batch_id < finished:
         return Verdict(False, f"it has finished batch {finished}, and noted none after {batch_id}")
     if last is not None and last.epoch < epoch:

@@ -105,7 +105,7 @@ def with_shards(spark: SparkSession, settings: FoldSettings, cores: int) -> Fold
     """Set the number of shards if it is 0: from the checkpoint, otherwise two per core."""
     if not settings.shards:
         shards = shards_for(cores, list(SHARD_KEYS))
-        if _can_continue(settings.checkpoint_dir, settings.lake_dir):
+        if _can_continue(settings):
             shards = read_marker(settings.checkpoint_dir).shards
         settings = replace(settings, shards=shards)
     spark.conf.set("spark.sql.shuffle.partitions", str(settings.shards))
@@ -151,7 +151,7 @@ class FoldQuery:
         settings = self._settings
         tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
         wanted = Marker(CHECKPOINT_FORMAT, settings.shards, settings.cluster is not None)
-        if _can_continue(settings.checkpoint_dir, settings.lake_dir):
+        if _can_continue(settings):
             found = read_marker(settings.checkpoint_dir)
             if found.format > CHECKPOINT_FORMAT:
                 raise SetupError(
@@ -270,11 +270,12 @@ class FoldQuery:
         self._log.close()
 
 
-def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:
-    """Return True if the checkpoint has a finished batch and belongs to the epochs in the lake."""
-    if not checkpoint_dir.exists():
+def _can_continue(settings: FoldSettings) -> bool:
+    """Return True if the checkpoint has a finished batch and belongs to the tables of the lake."""
+    if not settings.checkpoint_dir.exists():
         return False
-    found = check_compatible(checkpoint_dir, last_commit(lake_dir))
+    tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
+    found = check_compatible(settings.checkpoint_dir, last_commit(settings.lake_dir), tables.values())
     if not found.goes_on:
         log.warning("checkpoint is unusable: rebuilding it from the tables", reason=found.why)
     return found.goes_on

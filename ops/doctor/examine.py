@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from lake.checkpoint import check_compatible
 from lake.commits import commits_between, needs_from
@@ -199,6 +202,9 @@ def _compare_with_log(found: Examination, log: ExaminedLog) -> None:
 
 def _examine_checkpoint(found: Examination) -> None:
     """Check Spark's checkpoint as the fold does at its start, and add a finding if it cannot be used."""
-    verdict = check_compatible(found.checkpoint_dir, found.last)
+    tables: list[DeltaTable] = []
+    with suppress(DeltaError, OSError):  # a table that cannot be read has a finding of its own
+        tables.extend(DeltaTable(found.lake_dir / name) for name in found.tables)
+    verdict = check_compatible(found.checkpoint_dir, found.last, tables)
     if not verdict.goes_on:
         found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(found.checkpoint_dir), verdict.why))

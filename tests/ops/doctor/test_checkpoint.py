@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lake.checkpoint import check_compatible, write_seen
 from lake.commits import last_commit
+from lake.delta.ddl import open_lake
+from lake.delta.types import arrow_schema
+from schemas.tables import KV_CONFIG_TABLE, ROUTE_COMMIT_TABLE, Table
 from tests.ops.doctor.data import EVENTS, go_on
 
 FILES = ["metadata", "routelake.json", "epoch", "offsets/6", "offsets/7", "commits/6", "commits/7"]
@@ -32,7 +38,8 @@ def data(made: Path, tmp_path: Path) -> Path:
 
 
 def goes_on(data: Path) -> bool:
-    return check_compatible(data / "checkpoints" / "fold", last_commit(data / "lake")).goes_on
+    tables = open_lake(data / "lake", retention_days=30).values()
+    return check_compatible(data / "checkpoints" / "fold", last_commit(data / "lake"), tables).goes_on
 
 
 def empty(path: Path) -> None:
@@ -73,7 +80,24 @@ def test_a_batch_that_is_done_and_was_not_noted(data: Path) -> None:
 
 
 def test_a_batch_that_was_noted_and_is_not_done_is_repeated(data: Path) -> None:
-    write_seen(data / "checkpoints" / "fold", 3, 8)
+    checkpoint = data / "checkpoints" / "fold"
+    write_seen(checkpoint, 3, 8)
+    assert not goes_on(data)  # Spark would plan batch 8 with other events
+    shutil.copy(checkpoint / "offsets" / "7", checkpoint / "offsets" / "8")
+    assert goes_on(data)
+
+
+@pytest.mark.parametrize("table", [KV_CONFIG_TABLE, ROUTE_COMMIT_TABLE])
+def test_the_tables_have_a_batch_that_it_has_not_begun(data: Path, table: Table) -> None:
+    """The disk of the checkpoint was restored from a snapshot."""
+    lake = data / "lake"
+    query_id = json.loads((data / "checkpoints" / "fold" / "metadata").read_text())["id"]
+    opened = open_lake(lake, retention_days=30)[table.name]
+    rows = pa.Table.from_pylist([], schema=arrow_schema(table))
+    later = CommitProperties(app_transactions=[Transaction(query_id, 8)])
+    write_deltalake(opened, rows, mode="append", commit_properties=later)
+    assert not goes_on(data)
+    shutil.copy(data / "checkpoints" / "fold" / "offsets" / "7", data / "checkpoints" / "fold" / "offsets" / "8")
     assert goes_on(data)
 
 
