@@ -201,7 +201,7 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, publish
         failures += 1
         is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
         is_of_checkpoint = STATE_LOST in details or str(settings.checkpoint_dir) in details
-        if failures == (_STATE_TRIES if is_of_checkpoint else _FAILURES_IN_A_ROW):
+        if failures == _FAILURES_IN_A_ROW or (is_of_checkpoint and failures == _STATE_TRIES):
             log.warning("checkpoint is unusable: rebuilding it from the tables", reason=reason)
             checkpoint.remove(settings.checkpoint_dir)
         if CLOCK_WENT_BACK in details:

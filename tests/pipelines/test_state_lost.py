@@ -44,6 +44,22 @@ def test_state_that_cannot_be_loaded(
     assert seen == kept
 
 
+@pytest.mark.parametrize("last", [LOST, "else"])
+def test_the_last_failure_in_a_row_removes_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """Whatever its kind: Spark has many messages for a damaged checkpoint."""
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    ends = iter(["else"] * 3 + [last] * 5)
+    monkeypatch.setattr(main, "_query", lambda *_: next(ends))
+    monkeypatch.setattr(main, "_FIRST_PAUSE_S", 0.0)
+    spark: Any = None
+    settings = FoldSettings(tmp_path, checkpoint, "memory:", tmp_path)
+    assert main._fold(spark, settings, StopSignal(), None) == EXIT_FAILED
+    assert not checkpoint.exists()
+
+
 def test_nothing_is_folded_on_top_of_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is in the checkpoint when Spark says so: another process would go on behind it."""
     checkpoint = tmp_path / "checkpoint"
