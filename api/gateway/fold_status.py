@@ -46,7 +46,10 @@ class FoldFailure:
 
 
 class FoldStatusReader:
-    """Reader of the two files. Used on one event loop."""
+    """Reader of the two files. Used on one event loop.
+
+    Threads touch the files, because a network file system may hang while routes are served.
+    """
 
     def __init__(self, lake: str) -> None:
         """Prepare, without reading.
@@ -60,15 +63,19 @@ class FoldStatusReader:
         self._status: FoldStatus | None = None
         self._failure: FoldFailure | None = None
         self._status_came, self._failure_came = Arrival(), Arrival()
+        self._hastening: asyncio.Future[None] | None = None
 
     def hasten(self) -> None:
         """Ask the fold to begin the next batch without a delay (`pipelines.source.Pace`).
 
         Does nothing if the lake is in an object store, or if this process may not write into the lake's directory.
         """
-        if self._is_local:
-            with suppress(OSError):
-                self._hasten_file.touch()
+        if self._is_local and (self._hastening is None or self._hastening.done()):
+            self._hastening = asyncio.ensure_future(asyncio.to_thread(self._touch))
+
+    def _touch(self) -> None:
+        with suppress(OSError):
+            self._hasten_file.touch()
 
     @property
     def status(self) -> FoldStatus | None:
@@ -97,21 +104,18 @@ class FoldStatusReader:
     async def follow(self, moved: Callable[[], None]) -> None:
         """Poll the files for ever. Call back at each new status."""
         for number in count():
-            if (found := await self._news(self._status_file)) is not None:
+            if (found := await asyncio.to_thread(self._status_file.news)) is not None:
                 with suppress(KeyError, TypeError):
                     self._status = FoldStatus(found["epoch"], found["logOffset"], found["timeMillis"], number)
                     self._status_came.came(self._status.time_ms / 1000)
                     moved()
             if (self._is_local or number % _FAILURE_EVERY == 0) and (
-                found := await self._news(self._failure_file)
+                found := await asyncio.to_thread(self._failure_file.news)
             ) is not None:
                 with suppress(KeyError, TypeError):
                     self._failure = FoldFailure(found["timeMillis"], found["error"], number)
                     self._failure_came.came(self._failure.time_ms / 1000)
             await asyncio.sleep(_POLL_S if self._is_local else _REMOTE_POLL_S)
-
-    async def _news(self, report: _Report) -> Any:  # noqa: ANN401 (JSON)
-        return report.news() if self._is_local else await asyncio.to_thread(report.news)
 
 
 class _Report:
