@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from multiprocessing.connection import Connection
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import structlog
 
@@ -53,8 +53,6 @@ _length = struct.Struct("!i")
 
 _CLOSE_S: Final = 1.0
 """Maximum time that `close` waits for an append in progress, in seconds. `GroupCommit.stop` has waited before."""
-
-Answer = LogEnd | list[tuple[int, int]] | RoutelakeError | tuple[str, Limits]
 
 
 class Last(NamedTuple):
@@ -118,7 +116,7 @@ class LogWorker:
         self.limits = NO_LIMITS
         self.late_after_s = gap_s if is_kafka(log_url) else None
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked: deque[asyncio.Future[Answer]] = deque()
+        self._asked: deque[asyncio.Future[Any]] = deque()
         self._is_open = False
         self._ended = False
         self._closing = False
@@ -135,11 +133,9 @@ class LogWorker:
         self._process = process
         self._reading = critical_task(asyncio.create_task(self._read(reader, process)), "event log writer: replies")
         try:
-            opened = await self._ask(self._arguments)
+            opened: tuple[str, Limits] = await self._ask(self._arguments)
         except InDoubtError as error:
             raise UnavailableError("the event log writer process exited while it opened the event log") from error
-        if not isinstance(opened, tuple) or isinstance(opened, LogEnd):
-            raise UnavailableError("the event log writer process sent an unexpected answer")
         lineage, self.limits = opened
         self._is_open = True
         return lineage
@@ -147,19 +143,14 @@ class LogWorker:
     async def end(self) -> LogEnd:
         """See `LogClient`."""
         try:
-            end = await self._ask(None)
+            end: LogEnd = await self._ask(None)
         except InDoubtError as error:
             raise UnavailableError("the event log writer process has exited") from error
-        if not isinstance(end, LogEnd):
-            raise UnavailableError("the event log writer process sent an unexpected answer")
         return end
 
     async def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `LogClient`."""
-        written = await self._ask(entries)
-        if not isinstance(written, list):
-            raise InDoubtError("the event log writer process sent an unexpected answer")
-        return list(map(Appended._make, written))
+        return list(map(Appended._make, await self._ask(entries)))
 
     async def close(self) -> None:
         """See `LogClient`."""
@@ -179,11 +170,11 @@ class LogWorker:
         await asyncio.wait([self._reading])  # `critical_task` reports its failure
         self._writer.close()
 
-    async def _ask(self, question: object) -> Answer:
+    async def _ask(self, question: object) -> Any:  # noqa: ANN401 (the answer to this question, of our own child)
         if self._closing or self._ended:
             raise UnavailableError(STOPPING)
         data = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
-        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
         self._writer.write(_length.pack(len(data)) + data)
         answer = await asked
@@ -196,7 +187,7 @@ class LogWorker:
         with suppress(OSError, EOFError):
             while True:
                 (size,) = _length.unpack(await reader.readexactly(_length.size))
-                answer: Answer = pickle.loads(await reader.readexactly(size))  # noqa: S301  # by our own child
+                answer = pickle.loads(await reader.readexactly(size))  # noqa: S301  # by our own child
                 asked = self._asked.popleft()
                 if not asked.done():
                     asked.set_result(answer)
@@ -224,7 +215,7 @@ def main() -> None:
 
 def _serve(gateway: Connection) -> None:
     log_url, gateway_id, gap_s, max_leap_ms = gateway.recv()
-    event_log = _tried(open_log, log_url, Stamps(max_leap_ms=max_leap_ms))
+    event_log = _tried(UnavailableError, open_log, log_url, Stamps(max_leap_ms=max_leap_ms))
     if isinstance(event_log, RoutelakeError):
         send(gateway, event_log)
         gateway.recv()  # waits for the gateway to end
@@ -234,19 +225,31 @@ def _serve(gateway: Connection) -> None:
         send(gateway, (event_log.lineage, event_log.limits))
         while True:
             asked = gateway.recv()
-            send(gateway, _tried(event_log.end) if asked is None else _tried(_append, resuming_log, asked))
+            if asked is None:
+                send(gateway, _tried(UnavailableError, event_log.end))
+            else:
+                send(gateway, _tried(InDoubtError, _append, resuming_log, asked))
 
 
 def _append(log: ResumingLog, entries: Sequence[Entry]) -> list[tuple[int, ...]]:
     return list(map(tuple, log.append(entries)))
 
 
-def _tried(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RoutelakeError:
-    """Return the result of ``work``, or the error to send to the gateway."""
+def _tried(
+    unexpected: type[RoutelakeError], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | RoutelakeError:
+    """Return the result of ``work``, or the error to send to the gateway.
+
+    Args:
+        unexpected: Error for an exception of another kind.
+        work: Function to call.
+        *args: Its arguments.
+        **kwargs: Its named arguments.
+    """
     try:
         return work(*args, **kwargs)
     except RoutelakeError as error:
         return error
     except Exception as error:
         log.exception("unexpected error in the event log writer process")
-        return UnavailableError(f"event log: {error!r}")
+        return unexpected(f"event log: {error!r}")

@@ -140,17 +140,6 @@ async def test_a_process_that_cannot_be_started_is_an_error(tmp_path: Path) -> N
 
 
 @on_a_loop
-async def test_an_answer_to_another_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ask(self: LogWorker, question: object) -> object:
-        return []
-
-    monkeypatch.setattr(LogWorker, "_ask", ask)
-    async with new(tmp_path) as worker:
-        with pytest.raises(UnavailableError, match="unexpected answer"):
-            await worker.open()
-
-
-@on_a_loop
 async def test_a_log_that_is_damaged(tmp_path: Path) -> None:
     """It opens, but its end cannot be read: the operator hears what to do."""
     with closing(SqliteLog(tmp_path / "events.db")) as log:
@@ -215,9 +204,10 @@ async def test_an_append_that_nobody_waits_for_leaves_no_answer(tmp_path: Path) 
 
 
 @on_a_loop
-async def test_an_unexpected_error_is_an_answer(tmp_path: Path) -> None:
+async def test_an_unexpected_error_of_a_write_leaves_it_in_doubt(tmp_path: Path) -> None:
+    """It may come after the records are durable."""
     async with opened(tmp_path) as worker:
-        with pytest.raises(UnavailableError, match="event log: TypeError"):
+        with pytest.raises(InDoubtError, match="event log: TypeError"):
             await worker.append(7)  # type: ignore[arg-type]
         assert len(await worker.append([entry()])) == 1
 
