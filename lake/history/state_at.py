@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, overload
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from lake.delta.log import table_uri
 from lake.delta.query import names, select, text
@@ -35,6 +36,8 @@ from schemas.errors import RoutelakeError, UnavailableError, one_line
 from schemas.intervals import INTERVALS, INTERVALS_APP
 from schemas.route_commit import RouteCommit
 from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE, Table
+
+log = structlog.get_logger("routelake.history")
 
 _INTERVALS: Final = {
     intervals.source.name: intervals.table
@@ -53,7 +56,7 @@ _TOPICS_BYTES: Final = 64 * 1024 * 1024
 _WIDE_ROWS: Final = 16
 """Number of rows decoded at a time, as a KV value may have 256 KiB."""
 _REMEMBERED_S: Final = 60.0
-"""Seconds for which an unreadable version and older ones are not tried again."""
+"""Seconds for which a lost version and older ones are not tried again."""
 
 
 class Condition(NamedTuple):
@@ -77,7 +80,7 @@ class PastRows:
         self._epochs = epochs
         self._tables: Recent[tuple[str, int], DeltaTable] = epochs.with_lake(Recent(_TABLES_BYTES))
         self._topics: Recent[tuple[int, datetime | None, str], SortedNames] = epochs.with_lake(Recent(_TOPICS_BYTES))
-        # An unreadable epoch, the monotonic time until which it is not tried again, and the number of the lake. It is
+        # An epoch with lost files, the monotonic time until which it is not tried again, the number of the lake. It is
         # assigned as one tuple, so threads need no lock.
         self._not_kept = (0, 0.0, 0)
 
@@ -144,12 +147,18 @@ class PastRows:
             return _schema(spec, columns).empty_table()
         epoch, until_s, lake = self._not_kept
         is_tried = commit.epoch > epoch or time.monotonic() >= until_s or lake != self._epochs.lake
+        is_lost = False
         if is_tried:
-            with suppress(Exception):
+            try:
                 table = self.table(spec, commit)
                 return select(table, f"SELECT {names(columns)} FROM t WHERE {wanted.of_rows}")  # noqa: S608
+            except Exception as error:
+                is_lost = _names_lost_file(error)
+                if not is_lost:
+                    why = one_line(error)
+                    log.warning("cannot read an old version of a table", table=spec.name, epoch=commit.epoch, error=why)
         rows = self._reconstructed(spec, commit.epoch, wanted, columns)
-        if is_tried:
+        if is_lost:
             self._not_kept = (max(epoch, commit.epoch), time.monotonic() + _REMEMBERED_S, self._epochs.lake)
         return rows
 
@@ -216,6 +225,11 @@ def reading(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UnavailableError(f"{what} cannot be read at the moment: {one_line(error)}") from error
+
+
+def _names_lost_file(error: Exception) -> bool:
+    """Return True if files of a version were deleted. delta-rs and Arrow have no class of errors for data files."""
+    return isinstance(error, TableNotFoundError) or "not found" in str(error)
 
 
 def _schema(spec: Table, columns: Sequence[str]) -> pa.Schema:

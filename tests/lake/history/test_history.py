@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from dev.benchmarks.harness.lake_writer import START, LakeWriter
 from dev.support.feed import EVERY_FIELD, age_log, complete_rows, group, queue
@@ -41,7 +42,7 @@ from schemas.errors import (
 )
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route_commit import RouteCommit
-from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES, Table
+from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE, Table
 
 
 @pytest.fixture
@@ -306,6 +307,30 @@ def test_what_storage_cannot_answer_for_a_moment_is_not_remembered_for_long(
         with pytest.raises(UnavailableError, match="disk trouble"):
             history.route("orders", "1")
     assert queues(history.route("orders", "1")) == 1
+
+
+def test_a_version_that_could_not_be_read_once_is_read_again(
+    writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The history has no heartbeat times, so it replaces a version only while that cannot be read."""
+    commit_row(writer, 1, history=reread(1))
+    history = History(writer.path)
+    table = PastRows.table
+    failed: list[str] = []
+
+    def fail_once(rows: PastRows, spec: Table, commit: RouteCommit) -> Any:
+        if spec is TOPIC_QUEUE_TABLE and not failed:
+            failed.append(spec.name)
+            raise OSError("Too many open files (os error 24)")
+        return table(rows, spec, commit)
+
+    monkeypatch.setattr(PastRows, "table", fail_once)
+    with capture_logs() as said:
+        assert queues(history.route("orders", "1")) == 1
+    assert [(line["event"], line["table"], line["epoch"]) for line in said] == [
+        ("cannot read an old version of a table", TOPIC_QUEUE_TABLE.name, 1)
+    ]
+    assert history._rows._not_kept[0] == 0
 
 
 def test_what_was_read_stays_readable_from_memory(writer: LakeWriter) -> None:
