@@ -155,7 +155,8 @@ class LakeWriter:
         self._take_live(batch)
         for staged in self.tables.values():
             staged.publish()  # a failed batch may have left unpublished commits
-        if self._has(ROUTE_COMMIT_TABLE, query_id, batch_id):
+        done = {table.name for table in ALL_TABLES if self._has(table, query_id, batch_id)}
+        if ROUTE_COMMIT_TABLE.name in done:
             return None
         now_s = time.monotonic()
         live_is_due = now_s - self._flushed_at >= _DUE * self._liveness_interval_s
@@ -167,22 +168,22 @@ class LakeWriter:
         steps: list[Callable[[], None]] = []
         for table in STATE_TABLES:
             operations = batch.operations.get(table.name)
-            if operations and not self._has(table, query_id, batch_id):
+            if operations and table.name not in done:
                 steps.append(partial(self._apply, table, operations, transaction))
-        if batch.partitions and not self._has(TOPIC_QUEUE_TABLE, query_id, batch_id):
+        if batch.partitions and TOPIC_QUEUE_TABLE.name not in done:
             steps.insert(0, partial(self._commit_partitions, batch.partitions, transaction))
         written_live = set(self._pending_live) if live_is_due else set(self._changed_live)
-        if self._has(BROKER_LIVE_TABLE, query_id, batch_id):
+        if BROKER_LIVE_TABLE.name in done:
             written_live.clear()
         if written_live:
             live = self._live_operations(written_live)
             steps.append(partial(self._apply, BROKER_LIVE_TABLE, [live], transaction))
         digest = EpochDigest()
-        if self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
+        if ROUTE_CHANGE_TABLE.name in done:
             digest.add_changes(in_blocks(self._written(ROUTE_CHANGE_TABLE, pc.field("epoch") == epoch)))
         elif batch.has_history:
             steps.append(partial(self._append_history, batch, epoch, digest, transaction))
-        if self._has(QUARANTINE_TABLE, query_id, batch_id):
+        if QUARANTINE_TABLE.name in done:
             since = pc.field("offset") > self._committed_offset
             digest.add_quarantine(self._written(QUARANTINE_TABLE, since))
         elif batch.quarantine:
