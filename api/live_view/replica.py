@@ -52,7 +52,7 @@ _REST: Final = (4, 0.25)
 """Wait after a view that took `_LONG_S` or more: multiple of that time, and maximum in seconds."""
 
 _MANY: Final = 2_000
-"""Maximum number of records that are applied before the view shows them."""
+"""Number of applied records after which the view shows them before more are read."""
 
 _ALONE_POLL_S: Final = 0.04
 """Interval between reads of the log for others' records while no other gateway writes, in seconds."""
