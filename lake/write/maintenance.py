@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maintenance of the tables by the one writer, in small steps between batches.
 
-After a batch, at most one piece of work is done, which takes well under a second. It is a checkpoint of one table,
-compaction of one partition, vacuum or log clean-up of one table, or a trim of the event log. Counters and the clock
+After a batch, one urgent piece of work is done if it is due: a checkpoint of one table or a trim of the event log. Then
+pieces of a sweep are done for `STEP_S`, but at least one: compaction of one partition, vacuum or log clean-up of one
+table. A piece usually takes well under a second. It takes longer if a table has very many files. Counters and the clock
 decide what is due. Maintenance changes no result at an epoch that is still kept.
+
+A sweep is due every hour, and may take longer. The next one begins after its end, so that no table is left out.
 
 The lake is synced to disk before events or entries of a Delta log are deleted. Otherwise a power loss could destroy the
 tables that have the deleted events, or the checkpoint that replaces the deleted entries (`lake.write.synced`).
@@ -52,6 +55,8 @@ COMPACTED_BYTES = 16 * 1024 * 1024
 SWEEP_INTERVAL_S = 3600.0
 FIRST_SWEEP_S = 300.0
 """Seconds from the start to the first sweep, short so that a fold with frequent restarts sweeps, too."""
+STEP_S = 0.25
+"""Seconds after which a step begins no further piece of a sweep."""
 TRIM_INTERVAL_S = 60.0
 
 HOUR_MS = 3_600_000
@@ -92,21 +97,18 @@ class Maintenance:
         self._folded_before = -1
 
     def step(self, writer: LakeWriter) -> None:
-        """Do the next due piece of work, if any. A failure is logged, and the work is tried again later."""
-        due = self._due(writer)
+        """Do the urgent piece of work and pieces of the sweep, if any. A failure is logged and tried again later."""
+        if (urgent := self._urgent(writer)) is not None:
+            _do(*urgent)
         self._folded_before = writer.log_offset
-        if due is None:
-            return
-        what, work = due
-        started = time.monotonic()
-        try:
-            work()
-        except Exception as error:
-            log.warning("table maintenance failed; retrying later", work=what, error=str(error))
-        else:
-            log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
+        until_s = time.monotonic() + STEP_S
+        while (piece := self._next_of_sweep()) is not None:
+            _do(*piece)
+            if time.monotonic() >= until_s:
+                break
 
-    def _due(self, writer: LakeWriter) -> tuple[str, Work] | None:
+    def _urgent(self, writer: LakeWriter) -> tuple[str, Work] | None:
+        """Return a late checkpoint or a due trim. Tables with many commits since their compaction join the sweep."""
         now = time.monotonic()
         for declared in self._declared:
             name, table = declared.name, self._tables[declared.name]
@@ -121,10 +123,16 @@ class Maintenance:
             self._trimmed_at = now
             before_offset = min(writer.liveness_offset, self._folded_before) + 1
             return "trim event log", partial(self._trim, before_offset, writer.event_time_ms)
-        if now - self._swept_at >= SWEEP_INTERVAL_S:
-            self._swept_at = now
+        return None
+
+    def _next_of_sweep(self) -> tuple[str, Work] | None:
+        """Return the next piece of the sweep, or the first one of a new sweep if one is due."""
+        piece = next(self._sweep, None)
+        if piece is None and time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
+            self._swept_at = time.monotonic()
             self._sweep = self._sweep_work()
-        return next(self._sweep, None)
+            piece = next(self._sweep, None)
+        return piece
 
     def _checkpoint(self, name: str) -> None:
         self._checkpoint_from_s[name] = time.monotonic() + CHECKPOINT_AGAIN_S
@@ -175,7 +183,7 @@ class Maintenance:
             if self._publisher is None:
                 yield f"vacuum {name}", partial(self._vacuum, table, hours)
             else:
-                yield f"remove old files of {name} from the copy", partial(self._publisher.copy.remove_old_files, name)
+                yield f"remove old files of {name} from the copy", partial(_remove_old_files, self._publisher, name)
             yield f"clean up log of {name}", partial(self._clean_log, table)
             if self._publisher is not None:
                 yield f"vacuum {name} in the store", partial(self._vacuum_store, self._publisher, name, hours)
@@ -243,6 +251,16 @@ class CleanUpClock:
         return hours + math.ceil(self.ahead_ms() / HOUR_MS)
 
 
+def _do(what: str, work: Work) -> None:
+    started = time.monotonic()
+    try:
+        work()
+    except Exception as error:
+        log.warning("table maintenance failed; retrying later", work=what, error=str(error))
+    else:
+        log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
+
+
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -250,6 +268,11 @@ def _wall_ms() -> int:
 def _vacuum(table: DeltaTable, *, hours: int) -> None:
     # A full vacuum: the light one leaves change feed files, and files removed before the last checkpoint.
     table.vacuum(hours, dry_run=False, full=True)
+
+
+def _remove_old_files(publisher: Publisher, name: str) -> None:
+    publisher.publish_all()  # a table with unpublished commits, as of this sweep's compaction, keeps all its files
+    publisher.copy.remove_old_files(name)
 
 
 def _checkpoint_interval(table: StagedTable) -> int:

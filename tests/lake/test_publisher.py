@@ -29,11 +29,12 @@ from dev.support.stores import SteppingStore, objects, store
 from lake.history.intervals import IntervalKeeper, rebuild
 from lake.publisher import FENCE, FencedError, Publisher
 from lake.store import StoreError
+from lake.write import maintenance as maintenance_module
 from lake.write.maintenance import SWEEP_INTERVAL_S, Maintenance
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, routing_key
 from schemas.intervals import INTERVAL_TABLES
-from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
+from schemas.tables import FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
 
 _encode = EventEncoder().encode
 
@@ -392,6 +393,38 @@ def test_a_copy_keeps_what_the_newest_version_needs_while_it_runs(world: World) 
     world.tell(make.wipe("b"), make.put("n", "k2"))
     one.fold()
     world.check(epochs=18)
+
+
+def test_old_files_of_the_copy_go_in_the_step_that_compacts_their_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And after a step of the interval tables. Their commits are published later than the epochs."""
+    monkeypatch.setattr(maintenance_module, "COMPACT_WHEN_FILES", 3)
+    monkeypatch.setattr(maintenance_module, "STEP_S", 3_600.0)
+    one = world.fold(intervals=True)
+    keeper, one._keeper = one._keeper, None
+    assert keeper is not None
+    maintenance = Maintenance({**one.writer.tables, **keeper.tables}, world.log, 30, 24.0, one.publisher)
+
+    def sweep_after_epochs(key: str) -> dict[str, set[str]]:
+        """Make some epochs, sweep in one step, and return the files of the tables that were compacted."""
+        for number in range(5):
+            world.tell(make.put("n", key, str(number)))
+            one.fold()
+            keeper._next_step_s = 0.0
+            keeper.step(one.writer.epoch, one.writer.tables[ROUTE_CHANGE_TABLE.name].version)
+        for path in one.lake_dir.rglob("*.parquet"):
+            os.utime(path, (0, 0))
+        maintenance._swept_at = time.monotonic() - SWEEP_INTERVAL_S
+        maintenance.step(one.writer)
+        tables = (ROUTE_COMMIT_TABLE.name, ROUTE_CHANGE_TABLE.name, "kvHistory")
+        return {name: {path for path in _files(one.lake_dir) if path.startswith(f"{name}/")} for name in tables}
+
+    before, after = sweep_after_epochs("k"), sweep_after_epochs("k2")
+    for name, files in before.items():
+        assert len(files & after[name]) <= 1, name
+    one.publisher.publish_all()
+    world.check(epochs=10)
 
 
 def test_what_is_not_published_yet_stays_in_the_copy(world: World) -> None:

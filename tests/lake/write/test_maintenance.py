@@ -26,6 +26,7 @@ from dev.support.microbatches import Query
 from eventlog.base import LogRecord
 from lake.delta.log import LastCheckpoint
 from lake.delta.types import arrow_schema
+from lake.history.intervals import IntervalKeeper
 from lake.write import maintenance as module
 from lake.write import synced as synced_module
 from lake.write.maintenance import HOUR_MS, CleanUpClock, Maintenance
@@ -81,10 +82,14 @@ def keeper(writer: LakeWriter, log: FixedLog | None = None, *, retention_days: i
     return Maintenance(writer.tables, log or FixedLog(RECORDS), retention_days, log_retention_hours=0)
 
 
+def next_due(maintenance: Maintenance, writer: LakeWriter) -> tuple[str, module.Work] | None:
+    return maintenance._urgent(writer) or maintenance._next_of_sweep()
+
+
 def sweep(maintenance: Maintenance, writer: LakeWriter) -> Iterator[tuple[str, float]]:
     """A whole round; yields each piece of work with the CPU seconds it took."""
     maintenance._swept_at = time.monotonic() - module.SWEEP_INTERVAL_S - 1
-    while (due := maintenance._due(writer)) is not None:
+    while (due := next_due(maintenance, writer)) is not None:
         what, work = due
         started = time.process_time()
         work()
@@ -197,7 +202,7 @@ def test_a_checkpoint_is_written_after_so_many_commits_over_restarts(
         maintenance = keeper(writer)
         query.lake = DeltaLake(writer, first_batch=number)
         query.run([record])
-        while (due := maintenance._due(writer)) is not None:
+        while (due := next_due(maintenance, writer)) is not None:
             done.append(due[0])
             due[1]()
     assert done.count("checkpoint kvConfigTable") == 2
@@ -221,7 +226,7 @@ def test_small_files_are_put_together_every_so_many_commits(tmp_path: Path, monk
         maintenance = keeper(writer)
         query.lake = DeltaLake(writer, first_batch=number)
         query.run([record])
-        while (due := maintenance._due(writer)) is not None:
+        while (due := next_due(maintenance, writer)) is not None:
             done.append((number + 1, due[0]))
             due[1]()
     compacted = [number for number, what in done if what.startswith("compact routeChangeTable")]
@@ -237,7 +242,7 @@ def test_a_fold_that_often_starts_anew_sweeps_as_well(writer: LakeWriter, monkey
 
     def all_due() -> list[str]:
         done = []
-        while (due := maintenance._due(writer)) is not None:
+        while (due := next_due(maintenance, writer)) is not None:
             done.append(due[0])
             due[1]()
         return done
@@ -529,6 +534,39 @@ def test_a_checkpoint_that_cannot_be_written_holds_up_nothing_else(
 
 
 # --- time ---
+
+
+@pytest.mark.parametrize("piece_s", [0.05, 1.0])
+def test_a_sweep_of_400_crowded_partitions_reaches_the_last_table_in_short_steps(
+    writer: LakeWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_s: float
+) -> None:
+    """On a quiet lake, which has a batch every ten seconds. Two tables are crowded, and again at the next sweep."""
+    clocks = Clocks(monkeypatch)
+    done: list[str] = []
+
+    def piece(what: str) -> None:
+        done.append(what)
+        clocks.go_on(piece_s)
+
+    def crowded(table: DeltaTable, partition_by: tuple[str, ...]) -> list[Any]:
+        return [[("brokerName", "=", f"b{number}")] for number in range(400)] if "brokerName" in partition_by else []
+
+    monkeypatch.setattr(Maintenance, "_crowded", staticmethod(crowded))
+    monkeypatch.setattr(Maintenance, "_compact", lambda self, name, partition: piece(f"compact {name}"))
+    monkeypatch.setattr(Maintenance, "_vacuum", lambda self, table, hours: piece(f"vacuum {table.path.name}"))
+    monkeypatch.setattr(Maintenance, "_clean_log", lambda self, table: piece(f"clean up {table.path.name}"))
+    monkeypatch.setattr(module, "CHECKPOINT_EVERY_COMMITS", 1_000)
+    monkeypatch.setattr(Maintenance, "_sync", lambda self: None)
+    tables = {**writer.tables, **IntervalKeeper(tmp_path).tables}
+    maintenance = Maintenance(tables, FixedLog(RECORDS), 30, log_retention_hours=0)
+    longest_s = 0.0
+    for _ in range(5 * 360):
+        began_s = clocks.passed_s
+        maintenance.step(writer)
+        longest_s = max(longest_s, clocks.passed_s - began_s)
+        clocks.go_on(10)
+    assert 1 <= done.count("vacuum kvHistory") <= 5, "a sweep an hour at most, and each to its end"
+    assert longest_s < 0.25 + piece_s + 1e-6
 
 
 def test_each_piece_of_work_is_short_on_a_lake_of_300_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
