@@ -240,10 +240,11 @@ class EventLog(LogReader, Protocol):
     def trim(self, before_offset: int, older_than_ms: int) -> int:
         """Delete the oldest records that have ``offset < before_offset`` and an event time before ``older_than_ms``.
 
-        The last record always stays, so that the log keeps its event time. Offsets are never used again.
+        The last record always stays, so that the log keeps its event time. Offsets are never used again. A call is
+        short, and may leave records for the next call.
 
         Returns:
-            The number of deleted records.
+            The number of deleted records. 0 if no such record is left.
 
         Raises:
             UnavailableError: The log cannot be reached.

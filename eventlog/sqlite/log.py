@@ -66,6 +66,10 @@ _TRIM_RECORDS: Final = 1_000
 _TRIM_BYTES: Final = 4 * 1024 * 1024
 # Size of one step of a trim. A step holds the write lock for a few milliseconds, so that appends hardly wait.
 
+_TRIM_STEPS: Final = 25
+"""Maximum number of steps of one trim. They take about a quarter of a second. The fold trims at most once for each
+batch of up to 20,000 records (`pipelines.source`), so a trim must be able to delete more."""
+
 _TAIL: Final = (
     "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'event'),"
     " (SELECT event_time_ms FROM event ORDER BY offset DESC LIMIT 1)"
@@ -183,12 +187,13 @@ class SqliteLog:
         """See `EventLog.trim`."""
         dropped = 0
         self._look_at_wal()
-        while True:
+        for _ in range(_TRIM_STEPS):
             with self._reading() as reader:
                 last = _last_of_trim_step(reader, before_offset, older_than_ms)
             if last is None:
-                return dropped
+                break
             dropped += self._write(partial(self._delete_up_to, last), "trim")
+        return dropped
 
     def _look_at_wal(self) -> None:
         """Log a warning if the -wal file is large, and again each time that its size has doubled."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maintenance of the tables by the one writer, in small steps between batches.
 
-After a batch, one urgent piece of work is done if it is due: a checkpoint of one table or a trim of the event log. Then
-pieces of a sweep are done for `STEP_S`, but at least one: compaction of one partition, vacuum or log clean-up of one
-table. A piece usually takes well under a second. It takes longer if a table has very many files. Counters and the clock
-decide what is due. Maintenance changes no result at an epoch that is still kept.
+After a batch, one urgent piece of work is done if it is due: a checkpoint of one table, or a part of a trim of the
+event log. Then pieces of a sweep are done for `STEP_S`, but at least one: compaction of one partition, vacuum or log
+clean-up of one table. A piece usually takes well under a second. It takes longer if a table has very many files.
+Counters and the clock decide what is due. Maintenance changes no result at an epoch that is still kept.
 
 A sweep is due every hour, and may take longer. The next one begins after its end, so that no table is left out.
 
@@ -94,6 +94,8 @@ class Maintenance:
         self._sweep: Iterator[tuple[str, Work]] = iter(())
         self._swept_at = time.monotonic() - SWEEP_INTERVAL_S + FIRST_SWEEP_S
         self._trimmed_at = time.monotonic()
+        self._next_trim: Work | None = None
+        """A trim of the event log that is due, or the rest of the last one."""
         self._folded_before = -1
 
     def step(self, writer: LakeWriter) -> None:
@@ -108,7 +110,7 @@ class Maintenance:
                 break
 
     def _urgent(self, writer: LakeWriter) -> tuple[str, Work] | None:
-        """Return a late checkpoint or a due trim. Tables with many commits since their compaction join the sweep."""
+        """Return a late checkpoint or a part of a trim. A table with many new commits joins the sweep here."""
         now = time.monotonic()
         for declared in self._declared:
             name, table = declared.name, self._tables[declared.name]
@@ -122,8 +124,9 @@ class Maintenance:
         if now - self._trimmed_at >= TRIM_INTERVAL_S:
             self._trimmed_at = now
             before_offset = min(writer.liveness_offset, self._folded_before) + 1
-            return "trim event log", partial(self._trim, before_offset, writer.event_time_ms)
-        return None
+            self._next_trim = partial(self._trim, before_offset, writer.event_time_ms)
+        trim, self._next_trim = self._next_trim, None
+        return None if trim is None else ("trim event log", trim)
 
     def _next_of_sweep(self) -> tuple[str, Work] | None:
         """Return the next piece of the sweep, or the first one of a new sweep if one is due."""
@@ -139,7 +142,7 @@ class Maintenance:
         self._tables[name].checkpoint()
         del self._checkpoint_from_s[name]
 
-    def _trim(self, before_offset: int, event_time_ms: int) -> int:
+    def _trim(self, before_offset: int, event_time_ms: int) -> None:
         """Delete old events that are in committed epochs.
 
         Events that a seed may need are kept, and those of the current batch: Spark reads them again if the process dies
@@ -147,7 +150,12 @@ class Maintenance:
         """
         if self._versions() != self._synced:
             self._sync()
-        return self._event_log.trim(before_offset, event_time_ms - self._log_retention_ms)
+        self._trim_part(before_offset, event_time_ms - self._log_retention_ms)
+
+    def _trim_part(self, before_offset: int, older_than_ms: int) -> None:
+        """Delete a part of these events. The next step goes on with the same events, which need no other sync."""
+        if self._event_log.trim(before_offset, older_than_ms):
+            self._next_trim = partial(self._trim_part, before_offset, older_than_ms)
 
     def _sync(self) -> None:
         """Sync the lake to disk. A lake in an object store needs no sync. Raises OSError."""

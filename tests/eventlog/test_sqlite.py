@@ -354,6 +354,24 @@ def test_trim_takes_small_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert max(steps) <= 1000
 
 
+def test_a_trim_of_many_records_is_bounded_and_later_trims_finish(path: Path) -> None:
+    """As after a shorter retention. The fold calls a trim within a batch, and no epoch comes meanwhile."""
+    many = 60_000
+    with contextlib.closing(SqliteLog(path)) as log:
+        log.append([("k", b"x")])
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            numbers = "WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)"
+            other.execute(f"{numbers} INSERT INTO event SELECT n, 1000, 'k', x'78' FROM numbers", (many,))
+            other.commit()
+        deleted = [log.trim(many, 2**60)]
+        assert 20_000 < deleted[0] <= 30_000, "more than a batch of the fold has, and not all"
+        assert log.read(0, 1)[0].offset == deleted[0] + 1
+        while deleted[-1]:
+            deleted.append(log.trim(many, 2**60))
+        assert sum(deleted) == many - 1
+        assert [record.offset for record in log.read(0)] == [many]
+
+
 def test_a_reader_that_keeps_a_snapshot_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its -wal cannot start again from the beginning: logged at a trim, and when it has doubled. doctor finds it, too."""
     path = tmp_path / "events.db"
