@@ -185,16 +185,20 @@ class FairLimit(Generic[T]):
 
 def address_of(host: str) -> str:
     """Return the unit that counts as one address: an IPv4 address, or the IPv6 /64 network of a machine."""
-    if ":" not in host:
-        return host
+    return _address_of_ipv6(host) if ":" in host else host
+
+
+def address_of_peer(peer: str) -> str:
+    """Return `address_of` for the host of a host:port."""
+    host = peer.rpartition(":")[0]
+    return _address_of_ipv6(host) if ":" in host else host
+
+
+# Few entries, and none for each port: what stays of a crowd of peers keeps the memory between from being returned.
+@lru_cache(256)
+def _address_of_ipv6(host: str) -> str:
     try:
-        address = ipaddress.IPv6Address(host.partition("%")[0])
+        address = ipaddress.IPv6Address(host.strip("[]").partition("%")[0])
     except ValueError:
         return host
     return str(address.ipv4_mapped or ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
-
-
-@lru_cache(10_000)
-def address_of_peer(peer: str) -> str:
-    """Return `address_of` for the host of a host:port."""
-    return address_of(peer.rpartition(":")[0].strip("[]"))
