@@ -202,8 +202,9 @@ class ConnectionMemory(Generic[_C]):
         self._settings = settings
         self._connections = connections
         self._evict = evict
-        self._postponed: dict[_C, None] = {}
-        """Connections with a large request that waits for memory, in the order of arrival."""
+        self._postponed: dict[_C, int] = {}
+        """Connections with a large request that waits for memory, in the order of arrival, and the request's size."""
+        self._wake_is_due = False
         self._unread: dict[_C, int] = {}
         """Connections that do not read their answers, with the unread bytes at the time when each stopped reading."""
         self._next_look_s = 0.0
@@ -267,9 +268,9 @@ class ConnectionMemory(Generic[_C]):
 
     def may_start(self, size_bytes: int, connection: _C) -> bool:
         """Return whether a large request may be handled now. If not, `Holder.go_on` is called later."""
-        if not self.in_flight_bytes or self.in_flight_bytes + size_bytes <= self._settings.max_received_bytes // 2:
+        if self._can_start(size_bytes):
             return True
-        self._postponed[connection] = None
+        self._postponed[connection] = size_bytes
         return False
 
     def account_in_flight(self, size_bytes: int) -> None:
@@ -277,16 +278,21 @@ class ConnectionMemory(Generic[_C]):
         self.in_flight_bytes += size_bytes
         if size_bytes <= -LARGE_BYTES:
             self.fair_queue.go_on()
-            if self._postponed:
-                asyncio.get_running_loop().call_soon(self._go_on_with_postponed)
+        if self._postponed and size_bytes < 0 and not self._wake_is_due:
+            self._wake_is_due = True
+            asyncio.get_running_loop().call_soon(self._go_on_with_postponed)
 
     def forget(self, connection: _C) -> None:
         """Drop a closed connection that has already released its memory."""
         self._postponed.pop(connection, None)
 
+    def _can_start(self, size_bytes: int) -> bool:
+        in_flight = self.in_flight_bytes
+        return not in_flight or in_flight + size_bytes <= self._settings.max_received_bytes // 2
+
     def _go_on_with_postponed(self) -> None:
-        for connection in list(self._postponed):
-            if self.in_flight_bytes > self._settings.max_received_bytes // 2:
-                break
-            del self._postponed[connection]
-            connection.go_on()
+        self._wake_is_due = False
+        for connection, size_bytes in list(self._postponed.items()):
+            if self._can_start(size_bytes):
+                del self._postponed[connection]
+                connection.go_on()

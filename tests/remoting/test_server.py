@@ -667,6 +667,41 @@ def test_a_starving_frame_holds_up_nobody_while_memory_is_short() -> None:
     run(main)
 
 
+class Gated(Handler):
+    """Keeps each request that has an opaque until the gate opens. Then it drops the body before the fields."""
+
+    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        self.handled.append(command)
+        if command.opaque:
+            await self.gate.wait()
+            connection.let_go(command)
+        return response()
+
+
+@pytest.mark.parametrize(
+    "in_flight",
+    [
+        pytest.param([RemotingCommand(ECHO, None, bytes(100_000), opaque=number) for number in (1, 2, 3)], id="small"),
+        pytest.param([RemotingCommand(ECHO, {"f": "x" * 60_000}, bytes(120_000), opaque=1)], id="in-two-parts"),
+    ],
+)
+def test_a_large_request_starts_after_the_end_of_the_requests_before_it(in_flight: list[RemotingCommand]) -> None:
+    """No single release has the size of a large request."""
+
+    async def main() -> None:
+        handler, settings = Gated(), RemotingSettings(max_received_bytes=MIB)
+        async with serving(handler, settings) as server, connected(server) as others, connected(server) as client:
+            others.send(*in_flight)
+            await eventually(lambda: len(handler.handled) == len(in_flight))
+            client.send(RemotingCommand(ECHO, None, bytes(400_000)))
+            await eventually(lambda: server.memory.backlog_bytes)
+            handler.gate.set()
+            await client.receive()
+            assert server.memory.received_bytes == 0
+
+    run(main)
+
+
 @both_loops
 def test_a_peer_that_does_not_read_delays_no_other_answer(loop: str) -> None:
     """Answers of any size are prepared when the one before it is read."""
