@@ -163,6 +163,8 @@ class Connection(Secured):
         self._transport: asyncio.Transport | None = None
         self._tls: TlsTransport | None = None
         self._backlog: list[Received] = []
+        self._put_back = 0
+        """Number of requests at the front of the backlog that were started, and put back before they were handled."""
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._backlog_bytes = 0
@@ -369,7 +371,9 @@ class Connection(Secured):
             # An answer in this turn of the loop has filled the write buffer.
             self._in_flight -= 1
             self._account_in_flight(-fields_bytes - len(command.body))
-            self._postpone([command, *self._backlog])
+            at = self._put_back
+            self._put_back += 1
+            self._postpone([*self._backlog[:at], command, *self._backlog[at:]])
             return
         try:
             reply = await self._handler.handle(command, self)
@@ -473,6 +477,7 @@ class Connection(Secured):
         if transport is None or not self._writing:
             return
         backlog = self._backlog
+        self._put_back = 0
         self._set_backlog([])
         self._process(backlog)
         if not self._reading and self._may_read():

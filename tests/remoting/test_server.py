@@ -20,7 +20,7 @@ from dev.support.alone import alone
 from dev.support.loops import eventually
 from remoting.codec.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
 from remoting.codec.reply import EncodedReply, response
-from remoting.server.channel import Connection
+from remoting.server.channel import Connection, size_of
 from remoting.server.server import RemotingServer
 from remoting.server.settings import RemotingSettings
 from schemas.codes import SerializeType
@@ -725,6 +725,29 @@ def test_a_peer_that_does_not_read_delays_no_other_answer(loop: str) -> None:
             assert len(handler.handled) == 1
             client.read_on()
             assert sorted([(await client.receive()).opaque for _ in range(30)]) == list(range(30))
+
+    run(main, loop)
+
+
+@both_loops
+def test_requests_of_a_peer_that_reads_late_are_handled_in_order(loop: str) -> None:
+    """The large answer is written before the first of them is handled."""
+
+    async def main() -> None:
+        handler = Handler({"large": bytes(16 * MIB)})
+        settings = RemotingSettings(write_high_bytes=1024)
+        async with serving(handler, settings) as server, connected(server, limit=1024) as client:
+            client.stop_reading()
+            before, after = (
+                [RemotingCommand(ECHO, {"f": "x"}, opaque=number) for number in numbers]
+                for numbers in (range(1, 4), range(4, 7))
+            )
+            client.send(*before, route("large"), *after)
+            await eventually(lambda: server.memory.backlog_bytes == sum(map(size_of, before + after)))
+            client.read_on()
+            assert sorted([(await client.receive()).opaque for _ in range(7)]) == list(range(7))
+            assert [command.opaque for command in handler.handled] == list(range(1, 7))
+            assert server.memory.received_bytes == 0
 
     run(main, loop)
 
