@@ -225,8 +225,11 @@ class ConnectionMemory(Generic[_C]):
         return self.received_bytes + size_bytes <= self._settings.max_received_bytes
 
     def is_idle(self) -> bool:
-        """Return whether no large request is being handled. Otherwise its end will free memory."""
-        return self.in_flight_bytes < LARGE_BYTES
+        """Return whether only small requests are being handled, so that their end will free little memory.
+
+        Small requests of other peers are handled at all times. So a large frame or request must not wait for their end.
+        """
+        return self.in_flight_bytes <= self._settings.max_received_bytes // 8
 
     # --- for connections ---
 
@@ -287,8 +290,7 @@ class ConnectionMemory(Generic[_C]):
         self._postponed.pop(connection, None)
 
     def _can_start(self, size_bytes: int) -> bool:
-        in_flight = self.in_flight_bytes
-        return not in_flight or in_flight + size_bytes <= self._settings.max_received_bytes // 2
+        return self.is_idle() or self.in_flight_bytes + size_bytes <= self._settings.max_received_bytes // 2
 
     def _go_on_with_postponed(self) -> None:
         self._wake_is_due = False

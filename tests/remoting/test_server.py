@@ -702,6 +702,37 @@ def test_a_large_request_starts_after_the_end_of_the_requests_before_it(in_fligh
     run(main)
 
 
+def test_small_requests_delay_no_large_one() -> None:
+    """There are always some of them, and their end frees too little memory."""
+
+    async def main() -> None:
+        handler, settings = Gated(), RemotingSettings(max_received_bytes=2 * MIB)
+        async with serving(handler, settings) as server, connected(server) as others, connected(server) as client:
+            others.send(*(RemotingCommand(ECHO, None, bytes(70_000), opaque=number) for number in (1, 2)))
+            await eventually(lambda: len(handler.handled) == 2)
+            client.send(RemotingCommand(ECHO, None, bytes(MIB - 1000)))
+            await client.receive()
+
+    run(main)
+
+
+def test_small_requests_delay_no_large_frame_while_memory_is_short() -> None:
+    async def main() -> None:
+        handler, settings = Gated(), RemotingSettings(max_received_bytes=4 * MIB)
+        frame = encode_frame(RemotingCommand(103, None, bytes(2 * MIB)))
+        async with serving(handler, settings) as server, contextlib.AsyncExitStack() as stack:
+            others, first, second, client = [await stack.enter_async_context(connected(server)) for _ in range(4)]
+            others.send(*(RemotingCommand(ECHO, None, bytes(70_000), opaque=number) for number in (1, 2)))
+            await eventually(lambda: len(handler.handled) == 2)
+            for starving in (first, second):
+                starving.writer.write(frame[: 6 * MIB // 5])
+            await eventually(lambda: server.memory.unfinished_bytes == 2 * (6 * MIB // 5))
+            client.writer.write(frame)
+            await client.receive()
+
+    run(main)
+
+
 @both_loops
 def test_a_peer_that_does_not_read_delays_no_other_answer(loop: str) -> None:
     """Answers of any size are prepared when the one before it is read."""
