@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -162,7 +162,7 @@ class Connection(Secured):
         self._incoming = RemotingConnection(settings.frame_limit_bytes, server.inline)
         self._transport: asyncio.Transport | None = None
         self._tls: TlsTransport | None = None
-        self._backlog: list[Received] = []
+        self._backlog: deque[Received] = deque()
         self._put_back = 0
         """Number of requests at the front of the backlog that were started, and put back before they were handled."""
         self._in_flight = 0
@@ -278,10 +278,13 @@ class Connection(Secured):
             return
         if received:
             self.has_spoken = True
-            if self._backlog:
-                self._set_backlog(self._backlog + received)
-            else:
-                self._process(received)
+            backlog = self._backlog
+            waited = bool(backlog)
+            backlog += received
+            if not waited:
+                self._process()
+            if backlog:
+                self._postpone(received if waited else backlog)
         if incoming.error is not None:
             self._refuse(incoming.error, data)
         elif incoming.buffered_bytes or self._unfinished_bytes:
@@ -306,16 +309,18 @@ class Connection(Secured):
 
     # --- requests ---
 
-    def _process(self, received: list[Received]) -> None:
-        """Answer recognised requests and start the others. Requests beyond the bounds wait in the backlog."""
+    def _process(self) -> None:
+        """Answer the recognised requests of the backlog and start the others, as far as the bounds allow."""
         transport = self._transport
         if transport is None:
             return
         gate = self._server.gate
         high = self._settings.write_high_bytes
+        backlog = self._backlog
         out: list[bytes] = []
         size = successes = 0
-        for index, request in enumerate(received):
+        while backlog:
+            request = backlog.popleft()
             if isinstance(request, tuple):
                 asked, digits = request
                 try:
@@ -333,10 +338,9 @@ class Connection(Secured):
                     out = []
                     size = 0
                     if not self._writing:
-                        self._postpone(received[index + 1 :])
                         break
             elif not self._start(request):
-                self._postpone(received[index:])
+                backlog.appendleft(request)
                 break
         if successes:
             self._server.answered_inline[0] += successes
@@ -355,6 +359,8 @@ class Connection(Secured):
             return False
         if size >= LARGE_BYTES and not self._memory.may_start(size, self):
             return False
+        if self._backlog_bytes:  # the request waited, so its size is in this sum
+            self._account_backlog(-size)
         self._in_flight += 1
         self._account_in_flight(size)
         self._server.spawn(self._serve(command, size - len(command.body)))
@@ -369,11 +375,12 @@ class Connection(Secured):
         """
         if not self._writing and self._transport is not None:
             # An answer in this turn of the loop has filled the write buffer.
+            size = fields_bytes + len(command.body)
             self._in_flight -= 1
-            self._account_in_flight(-fields_bytes - len(command.body))
-            at = self._put_back
+            self._account_in_flight(-size)
+            self._backlog.insert(self._put_back, command)
             self._put_back += 1
-            self._postpone([*self._backlog[:at], command, *self._backlog[at:]])
+            self._account_backlog(size)
             return
         try:
             reply = await self._handler.handle(command, self)
@@ -408,23 +415,15 @@ class Connection(Secured):
 
     # --- bounds ---
 
-    def _postpone(self, rest: list[Received]) -> None:
-        self._set_backlog(rest)
-        if rest:
-            self.stop_reading()
-
-    def _set_backlog(self, backlog: list[Received]) -> None:
-        """Replace the waiting requests, and adjust the sums."""
-        size = sum(size_of(request) for request in backlog if not isinstance(request, tuple))
-        if size and not self._backlog_bytes and not self._unfinished_bytes:
-            self._holding_since_s = time.monotonic()
-        self._backlog = backlog
-        self._memory.backlog_bytes += size - self._backlog_bytes
-        self._backlog_bytes = size
+    def _postpone(self, requests: Iterable[Received]) -> None:
+        """Count the size of requests that stay in the backlog, and stop reading."""
+        self._account_backlog(sum(size_of(request) for request in requests if not isinstance(request, tuple)))
+        self.stop_reading()
 
     def _release_all(self) -> None:
         """Release all memory of the connection. Nothing more is read or answered."""
-        self._set_backlog([])
+        self._backlog.clear()
+        self._account_backlog(-self._backlog_bytes)
         self._incoming.drop_unfinished()
         self._account(0)
         self._memory.fair_queue.leave(self)
@@ -476,10 +475,8 @@ class Connection(Secured):
         transport = self._open
         if transport is None or not self._writing:
             return
-        backlog = self._backlog
         self._put_back = 0
-        self._set_backlog([])
-        self._process(backlog)
+        self._process()
         if not self._reading and self._may_read():
             self._reading = True
             self.last_read = self._frame_since = self._server.now
@@ -506,6 +503,13 @@ class Connection(Secured):
     def _account(self, size: int) -> None:
         self._memory.unfinished_bytes += size - self._unfinished_bytes
         self._unfinished_bytes = size
+
+    def _account_backlog(self, size: int) -> None:
+        """Add a size, which may be negative, to the bytes of the backlog. A backlog that changes counts as new."""
+        if not self._unfinished_bytes:
+            self._holding_since_s = time.monotonic()
+        self._backlog_bytes += size
+        self._memory.backlog_bytes += size
 
     def _account_in_flight(self, size: int) -> None:
         self._in_flight_bytes += size

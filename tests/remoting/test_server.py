@@ -516,6 +516,9 @@ class Clock:
 
             def write(self, data: object) -> None: ...
 
+            def get_write_buffer_size(self) -> int:
+                return 0
+
             def pause_reading(self) -> None: ...
 
             def resume_reading(self) -> None: ...
@@ -781,6 +784,32 @@ def test_requests_of_a_peer_that_reads_late_are_handled_in_order(loop: str) -> N
             assert server.memory.received_bytes == 0
 
     run(main, loop)
+
+
+def test_the_work_for_a_request_does_not_grow_with_the_number_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of each request is computed a few times, also if the requests that were started are put back."""
+    computed = 0
+
+    def counted(command: RemotingCommand) -> int:
+        nonlocal computed
+        computed += 1
+        return size_of(command)
+
+    async def main() -> None:
+        clock = Clock(RemotingSettings())
+        connection, handler = clock.connection, cast("Handler", clock.server.handler)
+        requests = [RemotingCommand(ECHO, {"f": "x"}, opaque=number) for number in range(1000)]
+        connection.data_received(b"".join(map(encode_frame, requests)))
+        connection.pause_writing()
+        await eventually(lambda: clock.server.memory.backlog_bytes == sum(map(size_of, requests)))
+        connection.resume_writing()
+        await eventually(lambda: not connection._in_flight)
+        assert [command.opaque for command in handler.handled] == list(range(1000))
+        assert clock.server.memory.received_bytes == 0
+        assert computed < 4 * 1000
+
+    monkeypatch.setattr("remoting.server.channel.size_of", counted)
+    run(main)
 
 
 def test_of_peers_that_do_not_read_the_largest_is_dropped() -> None:
