@@ -31,7 +31,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 _JEMALLOC: Final = "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true"
-"""Options of jemalloc, which delta-rs uses: one heap for all threads, whose free pages are returned after a second.
+"""Options of jemalloc, which delta-rs uses: one heap for all threads, and free pages are returned after a second.
 
 By default each of eight heaps keeps its own free pages for ten seconds. Many queries of the past made a gateway grow by
 a third more."""
