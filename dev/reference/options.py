@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final, get_args
@@ -121,8 +122,10 @@ def _below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:  #
 
 def _section(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401
     words = [_argument(one) for one in command.params if one.param_type_name == "argument"]
-    own = [option for option in command.params if _panel(option) not in GROUPS and not option.hidden]
-    shared = list(dict.fromkeys(_panel(option) for option in command.params if _panel(option) in GROUPS))
+    # A command with one option of a group does not have the others, so a link to the group would say too much.
+    of_group = Counter(_panel(option) for option in command.params)
+    shared = [panel for panel, count in of_group.items() if panel in GROUPS and count > 1]
+    own = [option for option in command.params if _panel(option) not in shared and not option.hidden]
     yield f"### {name}"
     yield ""
     yield f"```\nroutelake {' '.join([name, *words, '[OPTIONS]'])}\n```"
