@@ -170,10 +170,24 @@ def test_unread_answers_are_bounded(gateway: Routelake, during_s: float) -> None
 
 @in_bounded_time
 def test_connections_over_the_limit_do_not_slow_other_clients(gateway: Routelake, during_s: float) -> None:
-    """As many as there may be, and half as many again: idle, with half a head, with a long poll."""
+    """As many as there may be, and half as many again: idle, with half a head, with a long poll.
+
+    Few of the pages of 4,096 connections are free as a whole afterwards. So much stays, and the next attack uses it again.
+    """
+    crowded(gateway, during_s / 2).check(left_bytes=96_000_000)
+    crowded(gateway, during_s / 2).check(left_bytes=16_000_000)
+
+
+def crowded(gateway: Routelake, during_s: float) -> Memory:
+    """Let connections come and go at the limit, next to an honest client."""
     poll = b'GET /v1/topics/t/route?wait=60 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: "0-none"\r\n\r\n'
     end = time.monotonic() + during_s
     numbers = itertools.count()
+
+    def evicted() -> float:
+        return refusals(gateway).get("http-evicted-idle", 0)
+
+    before = evicted()
     with Memory(gateway) as memory, honest(gateway, NOTHING_FOLDED), contextlib.ExitStack() as stack:
         crowd: list[socket.socket] = []
 
@@ -187,7 +201,7 @@ def test_connections_over_the_limit_do_not_slow_other_clients(gateway: Routelake
         def somebody_was_evicted() -> bool:
             for _ in range(500):
                 one_goes_and_one_comes(b"")
-            return refusals(gateway).get("http-evicted-idle", 0) > 0
+            return evicted() > before
 
         for number in range(6_000):
             connection = stack.enter_context(hostile(gateway))
@@ -198,10 +212,8 @@ def test_connections_over_the_limit_do_not_slow_other_clients(gateway: Routelake
             one_goes_and_one_comes()
         # A gateway that stood still has fewer at a time: the kernel brings those it had no place for seconds later, when
         # others are gone. So more of them come.
-        wait_until(
-            lambda: refusals(gateway).get("http-evicted-idle", 0) > 0 or somebody_was_evicted(), 120, "one to go"
-        )
-    memory.check()
+        wait_until(lambda: evicted() > before or somebody_was_evicted(), 120, "one to go")
+    return memory
 
 
 def newest_epoch(folding: Routelake) -> int:
