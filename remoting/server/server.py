@@ -19,6 +19,7 @@ import errno
 import logging
 import secrets
 import socket
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -40,6 +41,11 @@ log = logging.getLogger("routelake.remoting")
 
 _IDLEST: Final = 64
 """Maximum number of connections that one search selects for eviction."""
+
+_LOOK_S: Final = 0.25
+"""Time until the next search for an idle connection, after a search without result, in seconds."""
+
+_EVERY_ADDRESS: Final = "*"
 
 OF_ADDRESS: Final = "quota-connections"
 """Reason to refuse or close a connection: its address has too many connections."""
@@ -100,6 +106,9 @@ class RemotingServer:
         """From `start` on: to ask for the running loop is a system call in Python 3.11."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._idlest: deque[tuple[Connection, float]] = deque()
+        self._none_idle_for: set[str] = set()
+        """Addresses that get no place, because none is idle, or `_EVERY_ADDRESS`. Valid until `_next_look_s`."""
+        self._next_look_s = 0.0
         self._silent: dict[str, deque[Connection]] = {}
         """Silent connections found in this tick, by address with too many connections."""
         self._all_gone = asyncio.Event()
@@ -200,6 +209,10 @@ class RemotingServer:
 
     def _make_room(self, newcomer: Connection | None) -> bool:
         """Evict the connection that is idle for longest at the address with most. Returns False if none is idle."""
+        if time.monotonic() >= self._next_look_s:
+            self._none_idle_for.clear()
+        if not self._none_idle_for.isdisjoint((newcomer.address if newcomer else "", _EVERY_ADDRESS)):
+            return False
         if not self._idlest:
             self._idlest = self._find_idlest(newcomer)
         while self._idlest:
@@ -232,7 +245,7 @@ class RemotingServer:
         """The connections to evict first: those without any request, then those that are idle for longest.
 
         Connections over which a broker has registered come last. They are never evicted for a new connection of their
-        own address. The search takes milliseconds, so one search serves several new connections.
+        own address. The search takes milliseconds, so one search serves several new connections, also without result.
         """
         by_address: defaultdict[str, list[Connection]] = defaultdict(list)
         for connection in self.connections.values():
@@ -240,6 +253,10 @@ class RemotingServer:
         most = max(by_address.values(), key=len, default=[])
         is_own = newcomer is None or not most or most[0].address == newcomer.address
         idle = [found for found in most if found.is_idle and not (is_own and found.has_registered)]
+        if not idle:
+            if not self._none_idle_for:
+                self._next_look_s = time.monotonic() + _LOOK_S
+            self._none_idle_for.add((newcomer.address if newcomer else "") if is_own else _EVERY_ADDRESS)
         idle.sort(key=lambda found: (found.has_registered, found.has_spoken, found.last_read))
         return deque((found, found.last_read) for found in idle[: max(1, min(_IDLEST, len(most) // 8))])
 

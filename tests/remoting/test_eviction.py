@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches for connections to evict: each is found in time, and a search without result is not repeated at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from remoting.server import server as server_module
+from remoting.server.channel import Connection
+from remoting.server.server import RemotingServer
+from remoting.server.settings import RemotingSettings
+from tests.remoting.test_fair_queue import Idle, Socket
+
+LIMIT = 200
+
+
+class Crowd:
+    """A server with as many connections as are allowed, all of one address, and a clock that the test controls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        self.looks = 0
+        monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        is_idle = vars(Connection)["is_idle"].fget
+
+        def counted(connection: Connection) -> bool:
+            self.looks += 1
+            return bool(is_idle(connection))
+
+        monkeypatch.setattr(Connection, "is_idle", property(counted))
+        self.server = RemotingServer(Idle(), RemotingSettings(max_connections=LIMIT))  # type: ignore[arg-type]
+        self.connections = [self.connect("10.0.0.1") for _ in range(LIMIT)]
+
+    def connect(self, address: str) -> Connection:
+        connection = Connection(self.server)
+        connection.connection_made(Peer(address))  # type: ignore[arg-type]
+        return connection
+
+    def admitted(self, address: str, count: int) -> int:
+        """Open connections. Returns the number of those that the server has admitted."""
+        found = sum(self.connect(address).close_reason is None for _ in range(count))
+        assert len(self.server.connections) == LIMIT
+        return found
+
+
+class Peer(Socket):
+    """A transport to one address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.address = address
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return self.address, 1
+
+    def abort(self) -> None:
+        self.closing = True
+
+
+def handles_a_request(connection: Connection) -> None:
+    connection._in_flight = 1
+
+
+def registers(connection: Connection) -> None:
+    connection.has_registered = True
+
+
+@pytest.mark.parametrize(
+    ("does", "newcomer"), [(handles_a_request, "10.0.0.1"), (handles_a_request, "10.0.0.2"), (registers, "10.0.0.1")]
+)
+def test_many_new_connections_share_a_search_that_finds_none_idle(
+    monkeypatch: pytest.MonkeyPatch, does: Callable[[Connection], None], newcomer: str
+) -> None:
+    crowd = Crowd(monkeypatch)
+    for connection in crowd.connections:
+        does(connection)
+    assert crowd.admitted(newcomer, 100) == 0
+    assert crowd.looks == LIMIT
+    crowd.connections[7]._in_flight = 0
+    crowd.connections[7].has_registered = False
+    crowd.now_s += 0.25
+    assert crowd.admitted(newcomer, 1) == 1
+    assert crowd.connections[7].close_reason is not None
+
+
+def test_a_search_for_newcomers_of_one_address_refuses_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch)
+    for connection in crowd.connections:
+        registers(connection)
+    assert crowd.admitted("10.0.0.1", 1) == 0
+    assert crowd.admitted("10.0.0.2", 10) == 10
+    assert crowd.admitted("10.0.0.1", 10) == 0
