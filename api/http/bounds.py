@@ -24,6 +24,9 @@ OF_ADDRESS: Final = "quota-connections"
 _SHARE: Final = 64
 """One in this many connections is evicted at a time, because the search looks at all of them."""
 
+_LOOK_S: Final = 0.25
+"""Time until the next search for a new connection of an address, after a search without result, in seconds."""
+
 
 class EvictableConnection(Protocol):
     """A connection."""
@@ -61,6 +64,8 @@ class ConnectionBounds:
         self._clock = clock
         self._connections: FairLimit[EvictableConnection] = FairLimit(settings.max_connections)
         self._holding: dict[EvictableConnection, None] = {}
+        self._refused = "", -_LOOK_S
+        """Address that holds most and is busy, and the time at which this was found."""
         self.held_bytes = 0
 
     def admit(self, newcomer: EvictableConnection) -> bool:
@@ -74,6 +79,9 @@ class ConnectionBounds:
             return False
         now = self._clock()
         if len(self._connections) >= self._connections.limit:
+            address, since_s = self._refused
+            if newcomer.address == address and now < since_s + _LOOK_S:
+                return False
             idle = [Holding(one, one.address, 1, one.active_s) for one in self._connections]
             for one in to_evict(idle, max(1, len(idle) // _SHARE), now):
                 if one.address == newcomer.address and one.is_busy:
@@ -81,6 +89,7 @@ class ConnectionBounds:
                 self.release(one)
                 one.evict("evicted-idle")
             if len(self._connections) >= self._connections.limit:
+                self._refused = newcomer.address, now
                 return False
         self._connections.add(newcomer, newcomer.address)
         return True

@@ -256,6 +256,42 @@ def test_a_closed_connection_is_not_counted() -> None:
     assert bounds.held_bytes == 1
 
 
+def test_many_new_connections_share_a_search_that_finds_only_busy_ones() -> None:
+    """Connections that have become idle are evicted a moment later. Other addresses are not affected."""
+    looks = 0
+
+    class One:
+        held_bytes, held_since_s, is_busy, gone = 0, 0.0, False, False
+
+        def __init__(self, address: str, is_busy: bool = False) -> None:
+            self.address, self.is_busy = address, is_busy
+
+        @property
+        def active_s(self) -> float:
+            nonlocal looks
+            looks += 1
+            return 0.0
+
+        def evict(self, reason: str) -> None:
+            self.gone = True
+
+    now = [10.0]
+    bounds: Any = ConnectionBounds(HttpSettings(max_connections=128), clock=lambda: now[0])
+    ones = [One("a", is_busy=True) for _ in range(128)]
+    assert all(map(bounds.admit, ones))
+    assert not any(bounds.admit(One("a")) for _ in range(100))
+    assert looks == 128
+    assert bounds.admit(One("b"))
+    assert bounds.admit(One("a"))  # two were evicted
+    assert not bounds.admit(One("a"))
+    for one in ones:
+        one.is_busy = False
+    now[0] += 0.25
+    assert bounds.admit(One("a"))
+    assert len(bounds._connections) == 127
+    assert [one.gone for one in ones] == [True] * 4 + [False] * 124
+
+
 def test_a_question_about_the_past_ends_when_its_client_leaves(
     serve: Any, sockets: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
