@@ -182,7 +182,7 @@ class ConnectionMemory(Generic[_C]):
         unfinished_bytes: Memory of unfinished frames.
         in_flight_bytes: Memory of requests that are being handled.
         backlog_bytes: Memory of requests that wait to be handled.
-        unread_bytes: Memory of unread answers, as measured when each peer stopped reading.
+        unread_bytes: Memory of unread answers, as measured when each peer stopped reading, or at a later search.
         fair_queue: Queue of the connections in the middle of a large frame.
     """
 
@@ -206,7 +206,7 @@ class ConnectionMemory(Generic[_C]):
         """Connections with a large request that waits for memory, in the order of arrival, and the request's size."""
         self._wake_is_due = False
         self._unread: dict[_C, int] = {}
-        """Connections that do not read their answers, with the unread bytes at the time when each stopped reading."""
+        """Connections that do not read their answers, with the unread bytes when last measured."""
         self._next_look_s = 0.0
 
     @property
@@ -261,8 +261,9 @@ class ConnectionMemory(Generic[_C]):
         limit = self._settings.max_unread_bytes
         if self.unread_bytes > limit:
             holdings = [each.unread for each in self._unread]
-            excess = sum(holding.size_bytes for holding in holdings) - limit * 3 // 4
-            for other in to_evict(holdings, excess, time.monotonic()):
+            self._unread = {holding.connection: holding.size_bytes for holding in holdings}
+            self.unread_bytes = sum(self._unread.values())
+            for other in to_evict(holdings, self.unread_bytes - limit * 3 // 4, time.monotonic()):
                 self._evict(other, "evicted-unread", f"{other.unread.size_bytes} bytes of {self.unread_bytes}")
 
     def reads_again(self, connection: _C) -> None:

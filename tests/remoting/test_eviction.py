@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
+from remoting.codec.bounds import Holding
 from remoting.server import server as server_module
 from remoting.server.channel import Connection
+from remoting.server.memory import ConnectionMemory
 from remoting.server.server import RemotingServer
 from remoting.server.settings import RemotingSettings
 from tests.remoting.test_fair_queue import Idle, Socket
@@ -93,3 +96,65 @@ def test_a_search_for_newcomers_of_one_address_refuses_no_others(monkeypatch: py
     assert crowd.admitted("10.0.0.1", 1) == 0
     assert crowd.admitted("10.0.0.2", 10) == 10
     assert crowd.admitted("10.0.0.1", 10) == 0
+
+
+class Held:
+    """A connection with unread answers and an unfinished frame."""
+
+    looks = 0
+
+    def __init__(self, address: str, unread_bytes: int = 0, held_bytes: int = 0) -> None:
+        self.address, self.unread_bytes, self.held_bytes = address, unread_bytes, held_bytes
+
+    @property
+    def held(self) -> Holding[Held]:
+        Held.looks += 1
+        return Holding(self, self.address, self.held_bytes, time.monotonic() - 10.0)
+
+    @property
+    def unread(self) -> Holding[Held]:
+        Held.looks += 1
+        return Holding(self, self.address, self.unread_bytes, time.monotonic())
+
+    def go_on(self) -> None: ...
+
+
+class Memory(ConnectionMemory[Held]):
+    """Memory of a server with these connections. Evicted connections hold nothing more."""
+
+    def __init__(self, settings: RemotingSettings, connections: list[Held]) -> None:
+        super().__init__(settings, {str(number): each for number, each in enumerate(connections)}, self.drop)
+        self.evicted: list[Held] = []
+        self.unfinished_bytes = sum(each.held_bytes for each in connections)
+        Held.looks = 0
+
+    def drop(self, connection: Held, reason: str, detail: str) -> None:
+        self.evicted.append(connection)
+        self.reads_again(connection)
+        self.unfinished_bytes -= connection.held_bytes
+        connection.unread_bytes = connection.held_bytes = 0
+
+
+def test_what_peers_have_read_since_they_stopped_is_measured_once() -> None:
+    """They read down to a size above the low-water mark, so their connections stay in the sum."""
+    peers = [Held(f"address {number % 50}", 300) for number in range(300)]
+    memory = Memory(RemotingSettings(max_unread_bytes=300 * 250), peers)
+    for peer in peers[:250]:
+        memory.stopped_reading(peer)
+        peer.unread_bytes = 70
+    Held.looks = 0
+    for peer in peers[250:]:
+        memory.stopped_reading(peer)
+    assert not memory.evicted
+    assert memory.unread_bytes == 250 * 70 + 50 * 300
+    assert Held.looks <= 50 + 251
+
+
+def test_of_peers_that_read_a_little_enough_are_evicted() -> None:
+    peers = [Held(f"address {number % 50}", 300) for number in range(900)]
+    memory = Memory(RemotingSettings(max_unread_bytes=300 * 250), peers)
+    for peer in peers:
+        memory.stopped_reading(peer)
+        assert sum(each.unread_bytes for each in memory._unread) <= 300 * 250
+        peer.unread_bytes -= min(peer.unread_bytes, 100)
+    assert len(memory.evicted) > 400
