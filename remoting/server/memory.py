@@ -238,15 +238,22 @@ class ConnectionMemory(Generic[_C]):
         return unfinished_bytes >= LARGE_BYTES or self.is_short()
 
     def unfinished_grew(self) -> None:
-        """Called after an unfinished frame grew. If all connections hold too much, evict some."""
+        """Called after an unfinished frame grew. If all connections hold too much, evict some.
+
+        Requests in flight count at most half of the limit, because an eviction does not free their memory. Otherwise
+        many of them would evict all that wait.
+        """
         limit = self._settings.max_received_bytes
         if self.received_bytes <= limit:
             return
+        counted = self.received_bytes - max(0, self.in_flight_bytes - limit // 2)
+        if counted <= limit:
+            return
         now_s = time.monotonic()
-        if now_s < self._next_look_s and not is_far_over(self.received_bytes, limit):
+        if now_s < self._next_look_s and not is_far_over(counted, limit):
             return
         holdings = [held for held in (each.held for each in self._connections.values()) if held.size_bytes]
-        chosen = over_limit(holdings, self.received_bytes, limit, now_s, self._settings.evict_after_s)
+        chosen = over_limit(holdings, counted, limit, now_s, self._settings.evict_after_s)
         if not chosen:
             self._next_look_s = now_s + _LOOK_S
         for connection in chosen:

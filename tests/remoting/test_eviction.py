@@ -158,3 +158,25 @@ def test_of_peers_that_read_a_little_enough_are_evicted() -> None:
         assert sum(each.unread_bytes for each in memory._unread) <= 300 * 250
         peer.unread_bytes -= min(peer.unread_bytes, 100)
     assert len(memory.evicted) > 400
+
+
+def test_requests_in_flight_evict_no_sender_of_small_requests() -> None:
+    """Their memory does not become free by it."""
+    peers = [Held(f"address {number % 50}", held_bytes=100) for number in range(300)]
+    memory = Memory(RemotingSettings(max_received_bytes=100_000), peers)
+    memory.in_flight_bytes = 200_000
+    for _ in range(100):
+        memory.unfinished_grew()
+    assert not memory.evicted
+    assert Held.looks == 0
+
+
+@pytest.mark.parametrize("in_flight_bytes", [0, 50_000, 100_000, 1_000_000])
+def test_unfinished_frames_are_bounded_whatever_is_in_flight(in_flight_bytes: int) -> None:
+    peers = [Held(f"address {number % 50}", held_bytes=100) for number in range(3000)]
+    memory = Memory(RemotingSettings(max_received_bytes=100_000), peers)
+    memory.in_flight_bytes = in_flight_bytes
+    memory.unfinished_grew()
+    counted = min(in_flight_bytes, 50_000)
+    assert memory.unfinished_bytes == 75_000 - counted
+    assert Held.looks <= 2 * len(peers)
