@@ -217,6 +217,8 @@ class RemotingServer:
             self._idlest = self._find_idlest(newcomer)
         while self._idlest:
             connection, last_read = self._idlest.popleft()
+            if connection.has_registered and (newcomer is None or newcomer.address == connection.address):
+                continue  # found for a new connection of another address
             if connection.is_idle and connection.last_read == last_read:
                 self._evict(connection, "evicted-idle", f"{len(self.connections)} connections are open")
                 return True

@@ -98,6 +98,14 @@ def test_a_search_for_newcomers_of_one_address_refuses_no_others(monkeypatch: py
     assert crowd.admitted("10.0.0.1", 10) == 0
 
 
+def test_no_broker_is_evicted_for_its_own_address_after_a_search_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch)
+    for connection in crowd.connections:
+        registers(connection)
+    assert crowd.admitted("10.0.0.2", 1) == 1
+    assert crowd.admitted("10.0.0.1", 10) == 0
+
+
 class Held:
     """A connection with unread answers and an unfinished frame."""
 
