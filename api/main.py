@@ -25,7 +25,7 @@ from remoting.server.channel import host_and_port
 from remoting.server.settings import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
-from runtime.memory import give_back_free_pages
+from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal, tell_ready
 from runtime.supervised_tasks import critical_task, on_death, watch_threads
 from security.accounts_file import AccountsFile
@@ -66,6 +66,7 @@ def run_gateway(
         UnavailableError: The log cannot be reached.
     """
     check_format(settings.lake_dir)
+    give_back_large_blocks()
     gc.disable()  # until `_calm_collector`, because objects of the start stay and need no repeated scans
     check_file_limit(remoting_settings.max_connections + http_settings.max_connections)
     stop = StopSignal().listen()

@@ -54,11 +54,9 @@ def run(data: DataOptions, options: GatewayOptions) -> int:
     listen = options.listening()
     if not options.reuse_port:
         options.validate(data, listen, supervised=False)
-    from runtime.memory import give_back_large_blocks
     from runtime.no_pandas import keep_pandas_out
 
     keep_pandas_out()
-    give_back_large_blocks()
     from api.http.settings import from_environment
     from api.main import run_gateway
     from api.settings.gateway import GatewaySettings

@@ -30,19 +30,8 @@ _GROWN_BYTES: Final = 32 * 1024 * 1024
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-_JEMALLOC: Final = "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true"
-"""Options of jemalloc, which delta-rs uses: one heap for all threads, and free pages are returned after a second.
-
-By default each of eight heaps keeps its own free pages for ten seconds. Many queries of the past made a gateway grow by
-a third more."""
-
-
 def give_back_large_blocks() -> None:
-    """Return memory to the system soon after it is freed, from now on. Without glibc this concerns delta-rs alone.
-
-    Call it before delta-rs is imported, which reads its options then (jemalloc(3), "Tuning").
-    """
-    os.environ.setdefault("_RJEM_MALLOC_CONF", _JEMALLOC)
+    """Return large blocks to the system when they are freed, from now on. Without glibc this does nothing."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
