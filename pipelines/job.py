@@ -16,6 +16,7 @@ import shutil
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Final
 
 import msgspec
 import structlog
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -105,7 +107,8 @@ def with_shards(spark: SparkSession, settings: FoldSettings, cores: int) -> Fold
     """Set the number of shards if it is 0: from the checkpoint, otherwise two per core."""
     if not settings.shards:
         shards = shards_for(cores, list(SHARD_KEYS))
-        if _can_continue(settings):
+        tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
+        if _can_continue(settings, tables):
             shards = read_marker(settings.checkpoint_dir).shards
         settings = replace(settings, shards=shards)
     spark.conf.set("spark.sql.shuffle.partitions", str(settings.shards))
@@ -151,7 +154,7 @@ class FoldQuery:
         settings = self._settings
         tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
         wanted = Marker(CHECKPOINT_FORMAT, settings.shards, settings.cluster is not None)
-        if _can_continue(settings):
+        if _can_continue(settings, tables):
             found = read_marker(settings.checkpoint_dir)
             if found.format > CHECKPOINT_FORMAT:
                 raise SetupError(
@@ -270,11 +273,10 @@ class FoldQuery:
         self._log.close()
 
 
-def _can_continue(settings: FoldSettings) -> bool:
+def _can_continue(settings: FoldSettings, tables: Mapping[str, DeltaTable]) -> bool:
     """Return True if the checkpoint has a finished batch and belongs to the tables of the lake."""
     if not settings.checkpoint_dir.exists():
         return False
-    tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
     found = check_compatible(settings.checkpoint_dir, last_commit(settings.lake_dir), tables.values())
     if not found.goes_on:
         log.warning("checkpoint is unusable: rebuilding it from the tables", reason=found.why)

@@ -16,16 +16,13 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from api.http.settings import HttpSettings
-from remoting.codec.bounds import FairLimit, Holding, to_evict
+from remoting.codec.bounds import SEARCH_PAUSE_S, FairLimit, Holding, to_evict
 
 OF_ADDRESS: Final = "quota-connections"
 """Reason to refuse a connection: its address has too many."""
 
 _SHARE: Final = 64
 """One in this many connections is evicted at a time, because the search looks at all of them."""
-
-_LOOK_S: Final = 0.25
-"""Time until the next search for a new connection of an address, after a search without result, in seconds."""
 
 
 class EvictableConnection(Protocol):
@@ -64,7 +61,7 @@ class ConnectionBounds:
         self._clock = clock
         self._connections: FairLimit[EvictableConnection] = FairLimit(settings.max_connections)
         self._holding: dict[EvictableConnection, None] = {}
-        self._refused = "", -_LOOK_S
+        self._refused = "", -SEARCH_PAUSE_S
         """Address that holds most and is busy, and the time at which this was found."""
         self.held_bytes = 0
 
@@ -80,7 +77,7 @@ class ConnectionBounds:
         now = self._clock()
         if len(self._connections) >= self._connections.limit:
             address, since_s = self._refused
-            if newcomer.address == address and now < since_s + _LOOK_S:
+            if newcomer.address == address and now < since_s + SEARCH_PAUSE_S:
                 return False
             idle = [Holding(one, one.address, 1, one.active_s) for one in self._connections]
             for one in to_evict(idle, max(1, len(idle) // _SHARE), now):

@@ -24,6 +24,9 @@ T = TypeVar("T", bound=Hashable)
 _FRESH_S: Final = 1.0
 """Time added to every age, in seconds. So of bytes that have just arrived, the larger number weighs more."""
 
+SEARCH_PAUSE_S: Final = 0.25
+"""Time until the next search for a connection to evict, after a search without result, in seconds."""
+
 
 class Holding(NamedTuple, Generic[T]):
     """Bytes that one connection holds.

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
-from remoting.codec.bounds import Holding, is_far_over, over_limit, to_evict
+from remoting.codec.bounds import SEARCH_PAUSE_S, Holding, is_far_over, over_limit, to_evict
 from remoting.server.settings import RemotingSettings
 
 LARGE_BYTES: Final = 128 * 1024
@@ -30,9 +30,6 @@ SLICE_S: Final = 0.25
 """Maximum time for which one peer is read while memory is short and others wait, in seconds."""
 SLICE_BYTES: Final = 64 * 1024
 """Number of bytes that must arrive in `SLICE_S`. Otherwise the peer counts as stalled."""
-
-_LOOK_S: Final = 0.25
-"""Time until the next search for a connection to evict, after a search without result, in seconds."""
 
 
 class Peer(Protocol):
@@ -255,7 +252,7 @@ class ConnectionMemory(Generic[_C]):
         holdings = [held for held in (each.held for each in self._connections.values()) if held.size_bytes]
         chosen = over_limit(holdings, counted, limit, now_s, self._settings.evict_after_s)
         if not chosen:
-            self._next_look_s = now_s + _LOOK_S
+            self._next_look_s = now_s + SEARCH_PAUSE_S
         for connection in chosen:
             detail = f"{connection.held.size_bytes} bytes of {self.received_bytes} that wait"
             self._evict(connection, "evicted-unfinished", detail)

@@ -24,6 +24,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from remoting.codec.bounds import SEARCH_PAUSE_S
 from remoting.codec.connection import RequestCache
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.reply import failure
@@ -41,9 +42,6 @@ log = logging.getLogger("routelake.remoting")
 
 _IDLEST: Final = 64
 """Maximum number of connections that one search selects for eviction."""
-
-_LOOK_S: Final = 0.25
-"""Time until the next search for an idle connection, after a search without result, in seconds."""
 
 _EVERY_ADDRESS: Final = "*"
 
@@ -257,7 +255,7 @@ class RemotingServer:
         idle = [found for found in most if found.is_idle and not (is_own and found.has_registered)]
         if not idle:
             if not self._none_idle_for:
-                self._next_look_s = time.monotonic() + _LOOK_S
+                self._next_look_s = time.monotonic() + SEARCH_PAUSE_S
             self._none_idle_for.add((newcomer.address if newcomer else "") if is_own else _EVERY_ADDRESS)
         idle.sort(key=lambda found: (found.has_registered, found.has_spoken, found.last_read))
         return deque((found, found.last_read) for found in idle[: max(1, min(_IDLEST, len(most) // 8))])
