@@ -197,7 +197,8 @@ def address_of_peer(peer: str) -> str:
     return _address_of_ipv6(host) if ":" in host else host
 
 
-# Few entries, and none for each port: what stays of a crowd of peers keeps the memory between from being returned.
+# The cache is small and has no ports. After a crowd of peers, each entry that stays can keep an arena of Python's
+# allocator in use.
 @lru_cache(256)
 def _address_of_ipv6(host: str) -> str:
     try:

@@ -172,7 +172,8 @@ def test_unread_answers_are_bounded(gateway: Routelake, during_s: float) -> None
 def test_connections_over_the_limit_do_not_slow_other_clients(gateway: Routelake, during_s: float) -> None:
     """As many as there may be, and half as many again: idle, with half a head, with a long poll.
 
-    A few hundred objects of 4,096 connections stay, and keep most arenas of Python's allocator. The next attack uses them again.
+    A few hundred objects stay after 4,096 connections, and keep most arenas of Python's allocator in use. The next
+    attack uses these arenas again.
     """
     crowded(gateway, during_s / 2).check(left_bytes=128_000_000)
     crowded(gateway, during_s / 2).check(left_bytes=16_000_000)
