@@ -22,6 +22,7 @@ import socket
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine
+from heapq import nsmallest
 from typing import Any, Final
 
 from remoting.codec.bounds import SEARCH_PAUSE_S
@@ -211,15 +212,14 @@ class RemotingServer:
             self._none_idle_for.clear()
         if not self._none_idle_for.isdisjoint((newcomer.address if newcomer else "", _EVERY_ADDRESS)):
             return False
-        if not self._idlest:
-            self._idlest = self._find_idlest(newcomer)
-        while self._idlest:
-            connection, last_read = self._idlest.popleft()
-            if connection.has_registered and (newcomer is None or newcomer.address == connection.address):
-                continue  # found for a new connection of another address
-            if connection.is_idle and connection.last_read == last_read:
-                self._evict(connection, "evicted-idle", f"{len(self.connections)} connections are open")
-                return True
+        for has_searched in (False, True):
+            while self._idlest:
+                connection, last_read = self._idlest.popleft()
+                if connection.last_read == last_read and _may_go(connection, newcomer):
+                    self._evict(connection, "evicted-idle", f"{len(self.connections)} connections are open")
+                    return True
+            if not has_searched:
+                self._idlest = self._find_idlest(newcomer)
         return False
 
     def _make_room_at(self, address: str) -> bool:
@@ -244,21 +244,23 @@ class RemotingServer:
     def _find_idlest(self, newcomer: Connection | None) -> deque[tuple[Connection, float]]:
         """The connections to evict first: those without any request, then those that are idle for longest.
 
-        Connections over which a broker has registered come last. They are never evicted for a new connection of their
-        own address. The search takes milliseconds, so one search serves several new connections, also without result.
+        All are of the addresses with most connections, at most an eighth of an address. Connections over which a broker
+        has registered come last. The search takes milliseconds, so one search serves several new connections, also
+        without result.
         """
-        by_address: defaultdict[str, list[Connection]] = defaultdict(list)
+        most = max(self._of_address.values(), default=0)
+        idle: defaultdict[str, list[Connection]] = defaultdict(list)
         for connection in self.connections.values():
-            by_address[connection.address].append(connection)
-        most = max(by_address.values(), key=len, default=[])
-        is_own = newcomer is None or not most or most[0].address == newcomer.address
-        idle = [found for found in most if found.is_idle and not (is_own and found.has_registered)]
-        if not idle:
+            if self._of_address[connection.address] == most and _may_go(connection, newcomer):
+                idle[connection.address].append(connection)
+        share = max(1, most // 8)
+        found = [one for connections in idle.values() for one in nsmallest(share, connections, key=_idle_rank)]
+        if not found:
             if not self._none_idle_for:
                 self._next_look_s = time.monotonic() + SEARCH_PAUSE_S
+            is_own = newcomer is None or self._of_address[newcomer.address] == most
             self._none_idle_for.add((newcomer.address if newcomer else "") if is_own else _EVERY_ADDRESS)
-        idle.sort(key=lambda found: (found.has_registered, found.has_spoken, found.last_read))
-        return deque((found, found.last_read) for found in idle[: max(1, min(_IDLEST, len(most) // 8))])
+        return deque((one, one.last_read) for one in nsmallest(_IDLEST, found, key=_idle_rank))
 
     def _evict(self, connection: Connection, reason: str, detail: str) -> None:
         """Close a connection immediately, to make room for others."""
@@ -310,8 +312,20 @@ class RemotingServer:
             await asyncio.sleep(self.settings.tick_s)
             self.now = loop.time()
             self._silent.clear()
+            self._idlest.clear()
             for connection in list(self.connections.values()):
                 connection.tick(self.now)
+
+
+def _may_go(connection: Connection, newcomer: Connection | None) -> bool:
+    """Return whether an idle connection may be evicted. One with a registered broker stays for its own address."""
+    is_own = newcomer is None or newcomer.address == connection.address
+    return connection.is_idle and not (is_own and connection.has_registered)
+
+
+def _idle_rank(connection: Connection) -> tuple[bool, bool, float]:
+    """Sort key: the connections to evict first come first."""
+    return connection.has_registered, connection.has_spoken, connection.last_read
 
 
 def _cannot_listen(host: str, port: int, error: OSError, option: str) -> SetupError:

@@ -21,9 +21,9 @@ LIMIT = 200
 
 
 class Crowd:
-    """A server with as many connections as are allowed, all of one address, and a clock that the test controls."""
+    """A server with as many connections as are allowed, and a clock that the test controls."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, addresses: int = 1) -> None:
         self.now_s = 100.0
         self.looks = 0
         monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
@@ -35,7 +35,7 @@ class Crowd:
 
         monkeypatch.setattr(Connection, "is_idle", property(counted))
         self.server = RemotingServer(Idle(), RemotingSettings(max_connections=LIMIT))  # type: ignore[arg-type]
-        self.connections = [self.connect("10.0.0.1") for _ in range(LIMIT)]
+        self.connections = [self.connect(f"10.0.0.{1 + number % addresses}") for number in range(LIMIT)]
 
     def connect(self, address: str) -> Connection:
         connection = Connection(self.server)
@@ -104,6 +104,26 @@ def test_no_broker_is_evicted_for_its_own_address_after_a_search_for_another(mon
         registers(connection)
     assert crowd.admitted("10.0.0.2", 1) == 1
     assert crowd.admitted("10.0.0.1", 10) == 0
+
+
+def test_many_new_connections_share_a_search_that_finds_idle_ones_at_many_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crowd = Crowd(monkeypatch, addresses=LIMIT)
+    for connection in crowd.connections[:100]:
+        connection.has_spoken = True
+    assert crowd.admitted("10.0.1.1", 1) == 1
+    assert sum(crowd.admitted(f"10.0.1.{number}", 1) for number in range(2, 65)) == 63
+    assert crowd.looks <= LIMIT + 64
+    assert all(connection.close_reason is None for connection in crowd.connections[:100])
+
+
+def test_a_search_found_before_its_connections_spoke_again_refuses_no_newcomer(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch)
+    assert crowd.admitted("10.0.0.2", 1) == 1
+    for connection in crowd.connections:
+        connection.last_read += 1.0
+    assert crowd.admitted("10.0.0.2", 10) == 10
 
 
 class Held:
