@@ -79,7 +79,8 @@ BROKER_HISTORY: Final = _intervals(
 BROKER_LIVE_HISTORY: Final = _intervals(
     "brokerLiveHistory",
     "one row for each life of a broker address, from its registration until it expired, unregistered or lost its "
-    "connection. Heartbeats and DataVersion make no row",
+    "connection. A registration with another heartbeatTimeoutMillis or haServerAddr begins a row, too. Heartbeats and "
+    "DataVersion make no row",
     BROKER_LIVE_TABLE,
     ("heartbeatTimeoutMillis", "haServerAddr"),
     (IS_OPEN,),

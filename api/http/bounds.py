@@ -70,7 +70,7 @@ class ConnectionBounds:
 
         Returns:
             False if the new connection must be closed instead. Either its address has the maximum number of
-            connections, or its address holds most and all its connections are busy.
+            connections, or its address holds most, and of its connections the one to evict first is busy.
         """
         if self.has_too_many(newcomer.address):
             return False

@@ -63,36 +63,36 @@ _SPARK_MACROS: Final = (
 SCALAR_MACROS: Final = (
     *_SPARK_MACROS,
     "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
-    # A moment is an epoch or a time, as in as_of (`lake.history.history`). A time shows its epoch, and the part of the
+    # as_of is an epoch or a time, as in `lake.history.history`. A time shows its epoch, and the part of the
     # next epoch until then.
-    """cut_time(moment) AS
-CASE WHEN try_cast(moment::VARCHAR AS BIGINT) IS NULL THEN moment::VARCHAR::TIMESTAMPTZ
+    """time_at(as_of) AS
+CASE WHEN try_cast(as_of::VARCHAR AS BIGINT) IS NULL THEN as_of::VARCHAR::TIMESTAMPTZ
      ELSE TIMESTAMPTZ '-infinity' END""",
-    """cut_epoch(moment) AS
-coalesce(try_cast(moment::VARCHAR AS BIGINT),
-         (SELECT coalesce(max(epoch), 0) FROM routeCommitTable WHERE eventTime <= cut_time(moment)))""",
-    """shows(moment, at_epoch, at_time) AS
-at_epoch <= cut_epoch(moment) OR (at_epoch = cut_epoch(moment) + 1 AND at_time <= cut_time(moment))""",
+    """epoch_at(as_of) AS
+coalesce(try_cast(as_of::VARCHAR AS BIGINT),
+         (SELECT coalesce(max(epoch), 0) FROM routeCommitTable WHERE eventTime <= time_at(as_of)))""",
+    """shows(as_of, at_epoch, at_time) AS
+at_epoch <= epoch_at(as_of) OR (at_epoch = epoch_at(as_of) + 1 AND at_time <= time_at(as_of))""",
 )
 _TABLE_MACROS: Final = (
-    """rows_at(wanted, moment) AS TABLE
+    """rows_at(wanted, as_of) AS TABLE
 SELECT * FROM (
 SELECT brokerName, topic, key, after AS state, eventTime AS since, command, actor
-  FROM routeChangeTable AS c WHERE tableName = wanted AND shows(moment, c.epoch, c.eventTime)
+  FROM routeChangeTable AS c WHERE tableName = wanted AND shows(as_of, c.epoch, c.eventTime)
 QUALIFY row_number() OVER (PARTITION BY key ORDER BY epoch DESC, eventTime DESC, "offset" DESC, seq DESC) = 1
 ) WHERE state IS NOT NULL""",
-    """route_at(wanted, moment) AS TABLE
+    """route_at(wanted, as_of) AS TABLE
 SELECT q.brokerName, (q.state->>'readQueueNums')::INT AS readQueueNums,
        (q.state->>'writeQueueNums')::INT AS writeQueueNums, (q.state->>'perm')::INT AS perm,
        (q.state->>'topicSysFlag')::INT AS topicSysFlag, b.state->>'cluster' AS cluster,
        b.state->'brokerAddrs' AS brokerAddrs, q.since
-  FROM rows_at('topicQueueTable', moment) AS q
-  LEFT JOIN rows_at('brokerAddrTable', moment) AS b USING (brokerName)
+  FROM rows_at('topicQueueTable', as_of) AS q
+  LEFT JOIN rows_at('brokerAddrTable', as_of) AS b USING (brokerName)
  WHERE q.topic = wanted ORDER BY brokerName""",
-    """live_at(moment) AS TABLE
+    """live_at(as_of) AS TABLE
 SELECT brokerName, key->>'clusterName' AS clusterName, key->>'brokerAddr' AS brokerAddr,
        state->>'haServerAddr' AS haServerAddr, since
-  FROM rows_at('brokerLiveTable', moment) ORDER BY brokerName, brokerAddr""",
+  FROM rows_at('brokerLiveTable', as_of) ORDER BY brokerName, brokerAddr""",
     """changes_between(since, until) AS TABLE
 SELECT * FROM changes AS c
  WHERE NOT shows(since, c.epoch, c.eventTime) AND shows(until, c.epoch, c.eventTime)
@@ -107,7 +107,7 @@ SELECT tableName, brokerName, topic, key, first(before ORDER BY epoch, eventTime
 ) WHERE before IS DISTINCT FROM after ORDER BY tableName, key""",
 )
 MACROS: Final = (
-    *("route_at(topic, moment)", "live_at(moment)", "rows_at(table, moment)"),
+    *("route_at(topic, as_of)", "live_at(as_of)", "rows_at(table, as_of)"),
     *("changes_between(a, b)", "diff_between(a, b)"),
 )
 """For people."""

@@ -109,7 +109,7 @@ def test_a_session(data: Path) -> None:
         os.close(slave)
     assert process.returncode == 0, errors
     assert "3" in out.split()
-    assert "route_at(topic, moment)" in errors
+    assert "route_at(topic, as_of)" in errors
     assert "nothing" in errors
 
 
