@@ -12,7 +12,6 @@ from typing import Any, Final
 from dev.support.fold import FoldThread
 from eventlog.base import EventLog
 from eventlog.open import open_log
-from lake.write.maintenance import Maintenance
 
 _BATCH_S: Final = 0.4
 """A batch begins at most this often."""
@@ -27,13 +26,14 @@ class _Kept(FoldThread):
             settings.lake_dir,
             liveness_interval_s=settings.liveness_interval_s,
             retention_days=settings.retention_days,
+            log_retention_hours=settings.log_retention_hours,
         )
-        self._maintenance = Maintenance(self.writer.tables, log, settings.retention_days, settings.log_retention_hours)
 
     def _batch(self) -> bool:
         self._stop.wait(_BATCH_S)
         self._write(self._log.read(self._next_offset))
         self._write_status()
+        assert self._maintenance is not None
         self._maintenance.step(self.writer)
         return True
 

@@ -2,8 +2,9 @@
 """The fold and the writer without Spark: one shard, a batch at a time.
 
 Spark's additions (checkpoints, two shards, its own batching) are not here. Rules, row changes, tables, commits,
-intervals, the publication to an object store and the status file are the product's own. `Fold.fold` folds a batch on
-the thread of its caller, so that a test can let another fold do what it likes in between. `FoldThread` follows a log::
+intervals, maintenance, the publication to an object store and the status file are the product's own. `Fold.fold` folds
+a batch on the thread of its caller, so that a test can let another fold do what it likes in between. `FoldThread`
+follows a log::
 
     log = MemoryLog()
     with FoldThread(log, tmp_path / "lake") as fold:
@@ -32,6 +33,7 @@ from lake.delta.ddl import open_lake, write_whole
 from lake.history.intervals import IntervalKeeper
 from lake.publisher import Publisher
 from lake.store import Store
+from lake.write.maintenance import Maintenance
 from lake.write.seed import read_seed
 from lake.write.writer import Epoch, LakeWriter, rewind
 from pipelines.blocks import Record
@@ -130,6 +132,7 @@ class FoldThread(Fold):
         lake_dir: The lake; made if it is not there.
         liveness_interval_s: Value of the fold's setting; 0 writes every heartbeat.
         retention_days: Retention of new tables.
+        log_retention_hours: Value of the fold's setting. None: no maintenance, so tables keep the file of each commit.
         on_error: Callback on the fold's thread with the error that ended it. `wait_for`, `pause` and `stop` raise it, too.
     """
 
@@ -140,10 +143,16 @@ class FoldThread(Fold):
         *,
         liveness_interval_s: float = 10.0,
         retention_days: int = 30,
+        log_retention_hours: float | None = None,
         on_error: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         """Read the seed; nothing runs before `start`."""
         super().__init__(log, lake_dir, liveness_interval_s=liveness_interval_s, retention_days=retention_days)
+        self._maintenance = (
+            None
+            if log_retention_hours is None
+            else Maintenance(self.writer.tables, log, retention_days, log_retention_hours)
+        )
         self._on_error = on_error
         self._moved = threading.Condition()
         self._folded = self.writer.log_offset
@@ -229,6 +238,8 @@ class FoldThread(Fold):
             return False
         self._write(records)
         self._write_status()
+        if self._maintenance is not None:
+            self._maintenance.step(self.writer)
         with self._moved:
             self._folded = records[-1].offset
             self._moved.notify_all()

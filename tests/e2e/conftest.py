@@ -32,12 +32,12 @@ def gateway(tmp_path: Path) -> Iterator[Routelake]:
 
 @pytest.fixture
 def folding(tmp_path: Path) -> Iterator[Routelake]:
-    """A gateway, and a fold in this process."""
+    """A gateway, and a fold in this process with the maintenance of the product's fold."""
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     log = open_log(f"sqlite://{data_dir / 'events.db'}")
     running = Routelake(data_dir, "gateway")
-    with FoldThread(log, data_dir / "lake"):
+    with FoldThread(log, data_dir / "lake", log_retention_hours=24.0):
         running.start(wait_ready_s=None)
         try:
             running.wait_listening()
