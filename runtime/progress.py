@@ -95,7 +95,9 @@ def ask_gateway(url: str, timeout_s: float) -> tuple[int, bytes]:
     else:
         connection = HTTPConnection(host, at.port, timeout=timeout_s)
     try:
-        connection.request("GET", at.path, headers={"Host": f"127.0.0.1:{connection.port}"})
+        connection.request(
+            "GET", f"{at.path}?{at.query}" if at.query else at.path, headers={"Host": f"127.0.0.1:{connection.port}"}
+        )
         answer = connection.getresponse()
         return answer.status, answer.read(_MOST_BYTES)
     finally:

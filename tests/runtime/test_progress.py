@@ -30,6 +30,7 @@ def gateway(answer: dict[str, Any]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = json.dumps(answer).encode()
+            answer["asked"] = self.path
             self.send_response(200 if answer.get("ready") else 503)
             self.end_headers()
             self.wfile.write(body)
@@ -74,6 +75,13 @@ def test_a_gateway_at_the_head_is_ready_before_spark_is() -> None:
     with gateway({"ready": True, "checks": {"fold": {"ok": False, "reason": "no fold"}}}) as url:
         assert Startup(url, spark=True, say=lines.append, clock=lambda: 0.0).look()
     assert lines == ["gateway ready in 0.0 s; starting Spark ..."]
+
+
+def test_the_gateway_is_asked_with_the_query_of_the_url() -> None:
+    answer: dict[str, Any] = {"ready": True, "checks": {}}
+    with gateway(answer) as url:
+        assert Startup(f"{url}?strict", spark=True, say=lambda line: None).look()
+    assert answer["asked"] == "/readyz?strict"
 
 
 def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
