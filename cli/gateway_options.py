@@ -335,7 +335,11 @@ class GatewayOptions(Options):
         preflight.check_listening(*listen, supervised=supervised)
         asks = self.auth.enforces or self.tls.knows_clients
         preflight.check_exposed(
-            *listen, remoting_asks=asks, http_asks=asks or bool(http.tokens), insecure=self.auth.insecure
+            *listen,
+            remoting_asks=asks,
+            http_asks=asks or bool(http.tokens),
+            insecure=self.auth.insecure,
+            unenforced=self.auth.chosen if self.auth.auth is not None and not self.auth.enforces else "",
         )
         preflight.check_proxied(http, asks=self.auth.enforces)
         exposure = None if asks else preflight.exposure(*listen)

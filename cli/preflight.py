@@ -152,7 +152,9 @@ def exposure(http: Listen, remoting: Listen) -> str | None:
     return f"{' and '.join(what)} listens on every interface; {risk}"
 
 
-def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_asks: bool, insecure: bool) -> None:
+def check_exposed(
+    http: Listen, remoting: Listen, *, remoting_asks: bool, http_asks: bool, insecure: bool, unenforced: str = ""
+) -> None:
     """Refuse to listen on non-loopback addresses without authentication, unless --insecure is set.
 
     Args:
@@ -161,6 +163,7 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
         remoting_asks: Whether changes over remoting need an account, or all connections a client certificate.
         http_asks: Whether changes over HTTP need an account, a token or a client certificate.
         insecure: Whether --insecure is set.
+        unenforced: The value of --auth-mode, if accounts are set and the mode refuses nothing.
 
     Raises:
         SetupError: An address can be reached from other machines without authentication.
@@ -169,12 +172,17 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
         return
     found = [(remoting, "--remoting", "change routes")] if not remoting_asks else []
     found += [(http, "--http", "read them")] if not http_asks else []
+    how = (
+        f"--auth-mode {unenforced} refuses nothing. Set --auth-mode enforce-writes or enforce"
+        if unenforced
+        else "Set accounts with --auth FILE (docs/how-to/operate/accounts.md), or require client certificates "
+        "(--tls-mode enforcing --tls-client-ca FILE)"
+    )
     for listen, option, what in found:
         if is_beyond(listen):
             raise SetupError(
-                f"{option} {listen} can be reached from other machines, and every client there can {what}. "
-                "Set accounts with --auth FILE (docs/how-to/operate/accounts.md), or require client certificates "
-                "(--tls-mode enforcing --tls-client-ca FILE). If the network is trusted, add --insecure."
+                f"{option} {listen} can be reached from other machines, and every client there can {what}. {how}. "
+                "If the network is trusted, add --insecure."
             )
 
 

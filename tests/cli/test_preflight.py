@@ -397,9 +397,9 @@ def test_addresses_that_others_reach(refused: Refused, ports: tuple[str, ...], t
     accounts.write_text("accounts:\n  - {accessKey: a, secretKey: secret1}\n")
     assert "--remoting 0.0.0.0:" in refused(command, *ports, "--remoting", f":{free_port()}")
     assert "--http 0.0.0.0:" in refused(command, *ports, "--http", f":{free_port()}")
-    assert "can be reached" in refused(
-        command, *ports, "--remoting", f":{free_port()}", "--auth", str(accounts), "--auth-mode", "audit"
-    )
+    said = refused(command, *ports, "--remoting", f":{free_port()}", "--auth", str(accounts), "--auth-mode", "audit")
+    assert "can be reached" in said
+    assert "--auth-mode audit refuses nothing. Set --auth-mode enforce-writes or enforce" in said
     for more in (("--insecure",), ("--auth", str(accounts)), ("--auth", str(accounts), "--auth-mode=enforce-writes")):
         with pytest.raises(AssertionError, match="it went on"):
             refused("serve", *ports, "--remoting", f":{free_port()}", "--http", f":{free_port()}", *more)

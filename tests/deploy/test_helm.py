@@ -297,6 +297,10 @@ def test_tables_in_an_object_store(template: Template) -> None:
     [
         (["--set", "insecure=true"], "name the event log"),
         (["--set", "eventLog=kafka://kafka:9092/events"], "no accounts"),
+        (
+            ["--set", "eventLog=kafka://kafka:9092/events", *said(ACCOUNTS), "--set", "auth.mode=audit"],
+            "refuses nothing",
+        ),
         ([*LEAST, "--set", "nameserver.replicas=3"], "replicas"),
         ([*LEAST, "--set", "eventLog=sqlite:///data/events.db"], "eventLog"),
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
