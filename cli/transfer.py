@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -134,9 +134,10 @@ def copy(
     if first_offset(parse_url(to).topic):
         raise SetupError(f"--to {to}: remove .from-NUMBER from the topic. routelake adds it.")
     lake_dir = (data_dir / "lake").resolve()
-    check_there(lake_dir, data_dir)
     path = sqlite_path(source or f"sqlite://{data_dir.resolve()}/events.db")
-    with acting_as_owner(data_dir), closing(lock_lake(lake_dir)):
+    # Tables at a URL have no folder here. A fold that runs is then noticed by its open event log alone.
+    lock = closing(lock_lake(lake_dir)) if lake_dir.is_dir() else nullcontext()
+    with acting_as_owner(data_dir), lock:
         moved = move(path, partial(KafkaTarget, to), _say)
         shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it refers to the old log
     print(f"{path}: moved to {moved.to}, offsets {moved.extent.first} to {moved.extent.end - 1}")

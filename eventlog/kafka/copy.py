@@ -107,8 +107,7 @@ class KafkaTarget:
     def finish(self) -> None:
         """See `Target`. The batches in the topic keep their event times."""
         with self._errors("finish"):
-            configs = {_TIME_TYPE: TOPIC_CONFIG[_TIME_TYPE]}
-            self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topic, configs)])
+            self._set_log_times()
             deadline = time.monotonic() + BROKERS_S
             while not self._has_log_times() and time.monotonic() < deadline:
                 time.sleep(AGAIN_S)  # brokers get the change from their controller
@@ -120,9 +119,20 @@ class KafkaTarget:
 
     def _make(self) -> None:
         if self._topic in self._admin.list_topics():
-            self._is_log = self._has_log_times()
-            return  # `eventlog.copy` compares its records
-        make_topic(self._admin, self._bootstrap, self._topic, {**TOPIC_CONFIG, _TIME_TYPE: "CreateTime"})
+            self._is_log = self._has_log_times()  # `eventlog.copy` compares its records
+        else:
+            make_topic(self._admin, self._bootstrap, self._topic, {**TOPIC_CONFIG, _TIME_TYPE: "CreateTime"})
+        if not self._is_log:
+            self._set_log_times(validate_only=True)  # a copy that cannot be finished is refused before it begins
+
+    def _set_log_times(self, *, validate_only: bool = False) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, self._topic, {_TIME_TYPE: TOPIC_CONFIG[_TIME_TYPE]})
+        said = self._admin.alter_configs([resource], validate_only)["topic"][self._topic]
+        if said != "OK":
+            raise AccessError(
+                f"Kafka refuses a change of {_TIME_TYPE}, with which the copy ends ({said}). "
+                "Give the user the permission AlterConfigs on the topic."
+            )
 
     def _has_log_times(self) -> bool:
         resource = ConfigResource(ConfigResourceType.TOPIC, self._topic)

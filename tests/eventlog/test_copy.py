@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.support.command import process
 from dev.support.stamps import stamps_of
 from eventlog import LogRecord, open_log
 from eventlog.copy import Moved, move
@@ -159,6 +160,11 @@ def test_a_missing_event_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="there is no event log"):
         moved(tmp_path / "events.db", Topic())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_data_directory_whose_tables_are_at_a_url_has_no_lake(path: Path) -> None:
+    done = process("event-log", "copy", "--data-dir", path.parent, "--to", "kafka://127.0.0.1:1/events")
+    assert (done.returncode, "127.0.0.1:1 refused the connection" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.jvm

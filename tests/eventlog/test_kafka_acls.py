@@ -16,11 +16,12 @@ from dev.peers.kafka import Kafka, Secured
 from dev.peers.routelake import ROOT
 from dev.support.certificates import Authority
 from dev.support.secured_kafka import SCRAM, Properties
+from eventlog.kafka.copy import KafkaTarget
 from eventlog.open import open_log
 from eventlog.urls import with_config
 from lake.announce import Announcements, Announcer
 from runtime.jars import ensure
-from schemas.errors import RoutelakeError
+from schemas.errors import RoutelakeError, SetupError
 from tests.eventlog.test_announce import Heard
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(600), pytest.mark.xdist_group("kafka")]
@@ -74,6 +75,8 @@ def test_the_documented_acls_are_sufficient_and_minimal(tmp_path: Path) -> None:
             appended = log.append([("b:a", b"one"), ("b:b", b"two")])
             assert [record.payload for record in log.read(0)] == [b"one", b"two"]
             assert log.trim(appended[-1].offset, 2**60) == 1
+        with pytest.raises(SetupError, match="Give the user the permission AlterConfigs on the topic"):
+            KafkaTarget(url, 1)
         heard = Heard()
         announcer, hearer = Announcer(url), Announcements(url, heard)
         try:
