@@ -78,4 +78,4 @@ _OPERATIONS: Final[Mapping[Role | None, tuple[str, ...]]] = {
 }  # fmt: skip
 
 OPERATIONS: Final[Mapping[str, Role | None]] = {name: role for role, names in _OPERATIONS.items() for name in names}
-"""Lowest role by HTTP operationId. None: every client. An operation that is not listed is denied to every role."""
+"""Lowest role by HTTP operationId. None: every client. An operation that is not listed is for readers."""
