@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -87,6 +87,9 @@ _AT_ONCE = 2
 _DUE: Final = 0.9
 """Part of the liveness interval after which heartbeat times are due. Without other events a batch starts once in that
 interval, some milliseconds sooner or later, and each of them should write the heartbeat times."""
+_RENEW_AFTER: Final = timedelta(hours=6)
+"""Age of the last epoch at which the next batch makes an epoch, also without changes. The versions of an older one may
+be deleted after a retention, which is at least a day, if maintenance has compacted the tables since."""
 
 PROPERTIES = {
     table.name: WriterProperties(
@@ -141,7 +144,9 @@ class LakeWriter:
         self._committed_offset = commit.log_offset
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
-        """Commit a batch. Return None if it was already committed, or was empty and liveness is not due.
+        """Commit a batch. Return None if it was already committed, or was empty and no epoch is due.
+
+        Without changes, an epoch is due if heartbeat times are, or if the last one is old (`_RENEW_AFTER`).
 
         Args:
             query_id: id in the checkpoint of the streaming query (a new checkpoint is a new writer).
@@ -160,7 +165,7 @@ class LakeWriter:
             return None
         now_s = time.monotonic()
         live_is_due = now_s - self._flushed_at >= _DUE * self._liveness_interval_s
-        if batch.is_empty and not (self._pending_live and live_is_due):
+        if batch.is_empty and not (self._pending_live and live_is_due) and not self._must_renew():
             return None
 
         transaction = Transaction(query_id, batch_id)
@@ -228,6 +233,10 @@ class LakeWriter:
     def liveness_offset(self) -> int:
         """Offset up to which a seed needs no event."""
         return self._progress.liveness_offset
+
+    def _must_renew(self) -> bool:
+        """Return True if the last epoch is old. A wrong clock may have dated it in the future."""
+        return self.epoch > 0 and abs(datetime.now(UTC) - self._progress.commit_time) >= _RENEW_AFTER
 
     def _take_progress(self, batch: Batch) -> None:
         known = self._progress

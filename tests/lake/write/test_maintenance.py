@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace
 
 from dev.support import events as make
 from dev.support import lakes
@@ -26,6 +28,8 @@ from dev.support.microbatches import Query
 from eventlog.base import LogRecord
 from lake.delta.log import LastCheckpoint
 from lake.delta.types import arrow_schema
+from lake.history.changelog import ChangesAsked, list_changes
+from lake.history.history import History
 from lake.history.intervals import IntervalKeeper
 from lake.write import maintenance as module
 from lake.write import synced as synced_module
@@ -280,6 +284,25 @@ def test_vacuum_keeps_what_retention_covers_however_old_it_is(writer: LakeWriter
     before = all_epochs(tmp_path)
     list(sweep(keeper(writer), writer))
     assert all_epochs(tmp_path) == before
+
+
+def test_the_last_epoch_stays_readable_if_nothing_changes_for_longer_than_the_retention(tmp_path: Path) -> None:
+    """No heartbeat makes an epoch, while compaction, vacuum and clean-up of logs go on."""
+    clocks = written([(10, make.clock())] * 4)
+    query = Query(SHARDS)
+    query.lake = delta = DeltaLake(open_writer(tmp_path, retention_days=1))
+    for record in RECORDS:
+        query.run([record])
+    last = RECORDS[-1]
+    for day, record in enumerate(clocks, 1):
+        list(sweep(keeper(delta.writer, retention_days=1), delta.writer))
+        set_back(tmp_path, 2)
+        now = delta.writer._progress
+        delta.writer._progress = replace(now, commit_time=now.commit_time - timedelta(hours=7))
+        query.run([record._replace(offset=last.offset + day, event_time_ms=last.event_time_ms + day)])
+    list(sweep(keeper(delta.writer, retention_days=1), delta.writer))
+    assert lakes.last_epoch_tables(tmp_path) == Expected(RECORDS).tables()
+    assert list_changes(History(tmp_path), ChangesAsked()).changes
 
 
 def test_clean_up_drops_log_entries_that_are_old_and_in_a_checkpoint(writer: LakeWriter, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from dev.support import events as make
 from dev.support import lakes
@@ -148,6 +150,23 @@ def test_a_batch_of_unchanged_heartbeats_makes_no_epoch(tmp_path: Path) -> None:
     assert [epoch is not None for epoch in lake.epochs] == [True, False, False]
     assert lake.writer.log_offset == 3
     assert len(lakes.commits(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("hours", [7, -7])
+def test_a_batch_without_changes_makes_an_epoch_if_the_last_one_is_old(tmp_path: Path, hours: int) -> None:
+    """Otherwise maintenance deletes what that one names. It may be of a time when the clock was ahead."""
+    quiet = one_by_one(make.clock(), make.clock(), make.register(), make.unregister(), *[make.clock()] * 3)
+    query = Query(2)
+    query.lake = lake = DeltaLake(open_writer(tmp_path))
+    for batch in quiet[:5]:
+        query.run(batch)
+    known = lake.writer._progress
+    lake.writer._progress = replace(known, commit_time=known.commit_time - timedelta(hours=hours))
+    for batch in quiet[5:]:
+        query.run(batch)
+    assert [epoch is not None for epoch in lake.epochs] == [False, False, True, True, False, True, False]
+    assert [commit["logOffset"] for commit in lakes.commits(tmp_path)] == [3, 4, 6]
+    assert_chain(tmp_path)
 
 
 def test_liveness_alone_is_committed_when_it_is_due(tmp_path: Path) -> None:
