@@ -136,9 +136,14 @@ def texts(values: Iterable[str]) -> str:
     return "(" + ", ".join(map(text, values)) + ")"
 
 
+_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
+"""Range of literals. DataFusion refuses times that do not fit into nanoseconds. Tables only have times in the range."""
+
+
 def time(value: datetime) -> str:
-    """A timestamp literal to the microsecond."""
-    return "TIMESTAMP " + text(value.astimezone(UTC).isoformat(timespec="microseconds"))
+    """A timestamp literal to the microsecond. A time out of range becomes the nearest one within it."""
+    within = min(max(value.astimezone(UTC), _FIRST), _LAST)
+    return "TIMESTAMP " + text(within.isoformat(timespec="microseconds"))
 
 
 def names(columns: Iterable[str]) -> str:

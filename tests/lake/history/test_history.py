@@ -127,6 +127,14 @@ def test_a_time_means_the_last_epoch_whose_event_time_it_reached(writer: LakeWri
     )
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "1677-09-21T00:12:43Z", "1969-12-31T23:59:59.999999Z"])
+def test_a_time_of_long_ago_is_before_the_history(writer: LakeWriter, time: str) -> None:
+    """The first one is what clients send for a time that is not set. DataFusion cannot compare the first two."""
+    commit_row(writer, 1, event_time=START)
+    with pytest.raises(BeforeHistoryError):
+        History(writer.path).resolve(time)
+
+
 def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
     history = History(writer.path)
     with pytest.raises(FutureEpochError):
