@@ -21,6 +21,7 @@ from api.http.answers import (
     TopicTimelineAnswer,
 )
 from api.http.context import Router, context_of
+from api.http.etag import ReadPosition
 from api.http.events import EventFilter
 from api.http.openapi import PAST_PROBLEMS, READ_PROBLEMS, describe_read, problem_responses, text_response
 from api.http.parameters import OTHER_FORMATS, TopicPath, number
@@ -33,11 +34,12 @@ from api.http.reads import (
     WindowQuery,
     address,
     answer,
-    ask_history,
     begin,
-    hide_settings,
+    history_answer,
     list_answer,
     next_link,
+    read_history,
+    settings_hidden,
 )
 from lake.history import changelog
 from lake.history.as_of import NOW, rfc3339
@@ -52,7 +54,7 @@ from lake.history.change_json import (
 from lake.history.changelog import ChangesAsked
 from lake.history.diff import diff
 from lake.history.filters import Filters
-from lake.history.history import MAX_LIMIT
+from lake.history.history import MAX_LIMIT, History
 from lake.history.provenance import topic_blame
 from lake.history.timeline import Timeline, Window, broker_timeline, topic_timeline
 from schemas.codes import MAX_LONG
@@ -142,15 +144,16 @@ async def get_topic_changes(
 
 
 async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsked) -> Response:
-    found, position = await ask_history(
-        request,
-        query,
-        "changes",
-        lambda history: changelog.list_changes(history, asked, limit=query.limit, cursor=query.cursor),
-    )
-    rows = hide_settings(request, map(change_members, found.changes))
-    body = {"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor})
-    return list_answer(request, body, position, CHANGE_COLUMNS, rows, found.next_cursor)
+    reading = await begin(request, query)
+    position, shown = reading.position, settings_hidden(request)
+
+    def write(history: History) -> Response:
+        found = changelog.list_changes(history, asked, limit=query.limit, cursor=query.cursor)
+        rows = shown(map(change_members, found.changes))
+        body = {"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor})
+        return list_answer(request, body, position, CHANGE_COLUMNS, rows, found.next_cursor)
+
+    return await read_history(request, reading.context, "changes", write)
 
 
 @router.get("/diff", summary="Compare two points in time", **describe_read(DiffAnswer, *PAST_PROBLEMS))
@@ -162,27 +165,33 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()]) -> Re
     Old versions of the tables are not needed.
     """
     asked = query.asked()
-    found, position = await ask_history(
-        request, query, "diff", lambda history: diff(history, asked, limit=query.limit, cursor=query.cursor)
-    )
-    body = {
-        "from": point_members(found.before),
-        "to": point_members(found.after),
-        "differences": hide_settings(request, map(difference_members, found.differences)),
-        "nextCursor": found.next_cursor,
-    }
-    return answer(request, body, position, headers=next_link(request, found.next_cursor))
+    reading = await begin(request, query)
+    position, shown = reading.position, settings_hidden(request)
+
+    def write(history: History) -> Response:
+        found = diff(history, asked, limit=query.limit, cursor=query.cursor)
+        body = {
+            "from": point_members(found.before),
+            "to": point_members(found.after),
+            "differences": shown(map(difference_members, found.differences)),
+            "nextCursor": found.next_cursor,
+        }
+        return answer(request, body, position, headers=next_link(request, found.next_cursor))
+
+    return await read_history(request, reading.context, "diff", write)
 
 
 @router.get("/epochs", summary="List epochs", **describe_read(EpochsAnswer))
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()]) -> Response:
     """Rows of routeCommitTable, newest first. `versions` has the versions for VERSION AS OF in SQL."""
-    commits, position = await ask_history(
-        request, query, "epochs", lambda history: history.epochs(query.limit, query.before)
-    )
-    is_last = len(commits) < query.limit or commits[-1].epoch <= 1
-    found = EpochsAnswer(epochs=list(map(_epoch, commits)), next_before=None if is_last else commits[-1].epoch)
-    return answer(request, found, position)
+
+    def write(history: History, position: ReadPosition) -> Response:
+        commits = history.epochs(query.limit, query.before)
+        is_last = len(commits) < query.limit or commits[-1].epoch <= 1
+        found = EpochsAnswer(epochs=list(map(_epoch, commits)), next_before=None if is_last else commits[-1].epoch)
+        return answer(request, found, position)
+
+    return await history_answer(request, query, "epochs", write)
 
 
 def _epoch(commit: RouteCommit) -> Epoch:
@@ -274,14 +283,16 @@ async def get_topic_blame(request: Request, topic: TopicPath, query: Annotated[B
     Queues and permission come from `topicQueueTable`, addresses and cluster from `brokerAddrTable`. If a row was
     removed and added again, the last change is the one that added it.
     """
-    found, position = await ask_history(
-        request, query, "blame", lambda history: topic_blame(history, topic, query.as_of)
-    )
-    if not found.fields and not query.is_empty_fine:
-        cut = found.point.commit
-        raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
-    body = {"asOf": point_members(found.point), "fields": list(map(field_members, found.fields))}
-    return answer(request, body, position)
+
+    def write(history: History, position: ReadPosition) -> Response:
+        found = topic_blame(history, topic, query.as_of)
+        if not found.fields and not query.is_empty_fine:
+            cut = found.point.commit
+            raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
+        body = {"asOf": point_members(found.point), "fields": list(map(field_members, found.fields))}
+        return answer(request, body, position)
+
+    return await history_answer(request, query, "blame", write)
 
 
 async def _timeline(
@@ -293,24 +304,26 @@ async def _timeline(
     problem: Kind,
 ) -> Response:
     """Answer with one page of the timeline of a topic or broker group, or with a problem if it never existed."""
-    window = query.window()
-    found, position = await ask_history(
-        request, query, "timeline", lambda history: ask(history, name, window, limit=query.limit, cursor=query.cursor)
-    )
-    is_nothing = not found.intervals and found.next_cursor is None and query.cursor is None
-    if is_nothing and not query.is_empty_fine:
-        when = "" if window == Window() else " at the requested points in time"
-        behind = context_of(request).events_not_in_tables
-        later = (
-            f". The tables do not have the last {behind} events yet: repeat the request in some seconds"
-            if behind
-            else ""
-        )
-        raise Problem(problem, f"the history up to epoch {position.epoch} has no {what} {name!r}{when}{later}")
-    body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
-    if found.next_cursor is not None:
-        body["nextCursor"] = found.next_cursor
-    return answer(request, body, position)
+    window, context = query.window(), context_of(request)
+
+    def write(history: History, position: ReadPosition) -> Response:
+        found = ask(history, name, window, limit=query.limit, cursor=query.cursor)
+        is_nothing = not found.intervals and found.next_cursor is None and query.cursor is None
+        if is_nothing and not query.is_empty_fine:
+            when = "" if window == Window() else " at the requested points in time"
+            behind = context.events_not_in_tables
+            later = (
+                f". The tables do not have the last {behind} events yet: repeat the request in some seconds"
+                if behind
+                else ""
+            )
+            raise Problem(problem, f"the history up to epoch {position.epoch} has no {what} {name!r}{when}{later}")
+        body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
+        if found.next_cursor is not None:
+            body["nextCursor"] = found.next_cursor
+        return answer(request, body, position)
+
+    return await history_answer(request, query, "timeline", write)
 
 
 # --- epochs as they come ---

@@ -17,9 +17,10 @@ from api.http.etag import ReadPosition
 from api.http.openapi import PAST_PROBLEMS, describe_read
 from api.http.parameters import OTHER_FORMATS, number
 from api.http.problems import bad_parameter
-from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, ask_history, begin, list_answer
+from api.http.reads import PageQuery, ReadQuery, WindowQuery, answer, begin, history_answer, list_answer
 from lake.history.activity import MAX_POINTS, ActivityAsked, activity
 from lake.history.as_of import rfc3339
+from lake.history.history import History
 from lake.history.lifelines import lifelines
 from lake.history.report import MAX_ROWS, ReportAsked, report_page
 from lake.history.reports import BY_NAME, FLAPPING, REPORTS, TIMES
@@ -85,20 +86,22 @@ async def get_report(
         raise bad_parameter("times", f"is of flapping, not of {name}")
     times = TIMES if query.times is None else query.times
     asked = ReportAsked(name=name.value, from_=query.from_, to=query.to, times=times)
-    found, position = await ask_history(
-        request, query, "report", lambda history: report_page(history, asked, limit=query.limit, cursor=query.cursor)
-    )
-    rows = [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
-    body = ReportAnswer(
-        report=name.value,
-        from_=None if found.since == UNIX_EPOCH else rfc3339(found.since),
-        to=None if found.until is None else rfc3339(found.until),
-        columns=list(found.columns),
-        rows=rows,
-        sql=found.query,
-        next_cursor=found.next_cursor,
-    )
-    return list_answer(request, body, position, found.columns, rows, found.next_cursor)
+
+    def write(history: History, position: ReadPosition) -> Response:
+        found = report_page(history, asked, limit=query.limit, cursor=query.cursor)
+        rows = [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
+        body = ReportAnswer(
+            report=name.value,
+            from_=None if found.since == UNIX_EPOCH else rfc3339(found.since),
+            to=None if found.until is None else rfc3339(found.until),
+            columns=list(found.columns),
+            rows=rows,
+            sql=found.query,
+            next_cursor=found.next_cursor,
+        )
+        return list_answer(request, body, position, found.columns, rows, found.next_cursor)
+
+    return await history_answer(request, query, "report", write)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (a value of any column)
@@ -132,18 +135,20 @@ async def get_activity(request: Request, query: Annotated[ActivityQuery, Query()
     answer includes the write.
     """
     asked = ActivityAsked(from_=query.from_, to=query.to, by=query.by, points=query.points, totals=query.totals)
-    found, _position = await ask_history(
-        request, query, "activity", lambda history: activity(history, asked, is_fresh=query.is_fresh)
-    )
-    body = ActivityAnswer(
-        epoch=found.commit.epoch,
-        first=found.first,
-        last=found.last,
-        by=query.by,
-        width=found.width,
-        points=found.points,
-    )
-    return answer(request, body, ReadPosition.of(found.commit))
+
+    def write(history: History, _position: ReadPosition) -> Response:
+        found = activity(history, asked, is_fresh=query.is_fresh)
+        body = ActivityAnswer(
+            epoch=found.commit.epoch,
+            first=found.first,
+            last=found.last,
+            by=query.by,
+            width=found.width,
+            points=found.points,
+        )
+        return answer(request, body, ReadPosition.of(found.commit))
+
+    return await history_answer(request, query, "activity", write)
 
 
 @router.get(
@@ -159,19 +164,18 @@ async def get_lifelines(request: Request, query: Annotated[WindowQuery, Query()]
     `from` of each broker, which says how the window begins. An answer has at most 10,000 lives and 10,000 turns, the
     newest. It is kept as that of the activity.
     """
-    found, _position = await ask_history(
-        request,
-        query,
-        "lifelines",
-        lambda history: lifelines(history, query.from_, query.to, is_fresh=query.is_fresh),
-    )
-    body = LifelinesAnswer(
-        epoch=found.commit.epoch,
-        from_=rfc3339(found.since),
-        to=rfc3339(found.until),
-        lives=found.lives,
-        write_turns=found.turns,
-        left_out=found.left_out,
-        write_turns_left_out=found.turns_left_out,
-    )
-    return answer(request, body, ReadPosition.of(found.commit))
+
+    def write(history: History, _position: ReadPosition) -> Response:
+        found = lifelines(history, query.from_, query.to, is_fresh=query.is_fresh)
+        body = LifelinesAnswer(
+            epoch=found.commit.epoch,
+            from_=rfc3339(found.since),
+            to=rfc3339(found.until),
+            lives=found.lives,
+            write_turns=found.turns,
+            left_out=found.left_out,
+            write_turns_left_out=found.turns_left_out,
+        )
+        return answer(request, body, ReadPosition.of(found.commit))
+
+    return await history_answer(request, query, "lifelines", write)
