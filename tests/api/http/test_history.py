@@ -82,11 +82,12 @@ def test_points_in_time_that_cannot_be_read(past: HttpApi) -> None:
     newest = epochs(past).epochs[0].epoch
     found = problem(past.get(f"{route}{newest + 100}"), 404, "future-epoch")
     assert found["newestEpoch"] >= newest
-    for before in ("0", "1999-01-01T00:00:00Z"):
+    for before in ("0", "1999-01-01T00:00:00Z", "1677-01-01T00:00:00Z", "0001-01-01T00:00:00Z"):
         found = problem(past.get(route + before), 404, "before-history")
         assert (found["firstEpoch"], found["firstTime"][-1]) == (1, "Z")
     for path in (route, "/v1/topics/orders/changes?from="):
         assert problem(past.get(f"{path}2999-01-01T00:00:00Z"), 404, "future-time")["now"].startswith("20")
+        problem(past.get(f"{path}0001-01-01T00:00:00Z"), 404, "before-history")
         found = problem(past.get(f"{path}1767225601000"), 400, "bad-parameter")
         assert "=2026-01-01T00:00:01.000Z" in found["detail"]
     for nonsense in ("", "-1", "yesterday", "2026-01-01T00:00:00", "2026-01-01", "2026-13-01T00:00:00Z", "1.5", "NaN"):
