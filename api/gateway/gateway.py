@@ -429,9 +429,9 @@ class Gateway:
         self.committed.move(view, self._committed_offset(view))
 
     def _fold_moved(self) -> None:
-        self.committed.reach(self._committed_offset(self.committed.view))
-        if self.replica.fallback_reason is not None:
-            self.live_view.reach(self._committed_offset(self.live_view.view))
+        for shown in (self.committed, *([] if self.replica.fallback_reason is None else [self.live_view])):
+            # A status may come before its epoch. Until then, the offset stays that of the status before.
+            shown.reach(max(shown.offset, self._committed_offset(shown.view)))
 
     def _committed_offset(self, view: RouteView) -> int:
         """Return the offset up to which the tables have all changes. Events that change nothing make no epoch."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from api.gateway.fold_status import FoldStatus
 from api.http.answers import BrokerAnswer, BrokerListAnswer, KvAnswer, TopicListAnswer
 from api.http.etag import NOTHING, entity_tag, matches
 from api.http.settings import HttpSettings
@@ -295,6 +296,30 @@ def test_every_read_of_today_is_answered_from_the_view_it_asks_for(make_api: Any
         assert head_offset > committed_offset
         assert ask("wait_for=0")[0] == (reads is Reads.LIVE), path
     api.fold.resume()
+
+
+@pytest.mark.parametrize("is_fallen_back", [False, True])
+def test_the_offset_of_committed_reads_does_not_go_back(make_api: Any, is_fallen_back: bool) -> None:
+    """The status of the fold with a new epoch comes before the epoch itself, from an object store by seconds."""
+    api: HttpApi = make_api(reads=Reads.LIVE if is_fallen_back else Reads.COMMITTED, clock_interval_s=3600.0)
+    api.register(broker())
+    last = api.settled()
+    api.fold.pause()
+    gateway = api.gateway
+    if is_fallen_back:
+        gateway.replica.fallback_reason = "a test"
+    epoch = gateway.committed.view.epoch
+
+    async def told(*status: int) -> None:
+        gateway.fold._status = FoldStatus(*status, time_ms=0)
+        gateway._fold_moved()
+
+    api.loop.run(told(epoch, last + 10))  # CLOCK and other events make no epoch
+    api.loop.run(told(epoch + 1, last + 11))
+    answer = api.get(f"/v1/topics/orders/route?wait_for={last + 10}&wait_timeout=0")
+    assert (answer.status_code, answer.headers.get("x-routelake-offset")) == (200, str(last + 10))
+    answer = api.get(f"/v1/topics/orders/route?wait_for={last + 11}&wait_timeout=0")
+    assert answer.status_code == 503, "the epoch is not here yet"
 
 
 def test_the_past_is_in_the_tables(make_api: Any) -> None:
