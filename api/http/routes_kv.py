@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from typing import Annotated
@@ -21,6 +22,7 @@ from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import MissingQuery, PastQuery, answer, requested_view
 from api.http.writes import read_body, receipt_answer
 from lake.history.history import kv_at
+from nameserver.view.snapshot import RouteView
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
 from schemas.limits import MAX_NAME_BYTES
@@ -44,6 +46,13 @@ class KvListQuery(PastQuery, MissingQuery):
 async def list_kv(request: Request, namespace: Namespace, query: Annotated[KvListQuery, Query()]) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace exists from its first key on, also without keys. Others are 404."""
     view, position = await requested_view(request, query, partial(kv_at, namespace=namespace))
+    return await asyncio.to_thread(_table_answer, request, query, view, position, namespace)
+
+
+def _table_answer(
+    request: Request, query: KvListQuery, view: RouteView, position: ReadPosition, namespace: str
+) -> Response:
+    """Write a namespace, in any thread: 100,000 entries take tenths of a second."""
     table = view.kv_list(namespace)
     if table is None and not query.is_empty_fine:
         raise _missing(position, f"there is no namespace {namespace!r}")

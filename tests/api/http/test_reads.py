@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from urllib.parse import quote
 
@@ -10,8 +11,10 @@ import httpx
 import pytest
 
 from api.gateway.fold_status import FoldStatus
+from api.http import routes_kv
 from api.http.answers import BrokerAnswer, BrokerListAnswer, KvAnswer, TopicListAnswer
 from api.http.etag import NOTHING, entity_tag, matches
+from api.http.reads import answer
 from api.http.settings import HttpSettings
 from api.settings.gateway import Reads
 from dev.support.http_api import HttpApi, broker, parsed, problem
@@ -181,6 +184,25 @@ def test_brokers(full: HttpApi) -> None:
     assert problem(missing, 404, "not-found")["code"] == 22
     assert missing.headers["etag"].endswith('-none"')
     parsed(full.get("/v1/brokers"), BrokerListAnswer)
+
+
+def test_a_namespace_is_written_off_the_event_loop(full: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have a hundred thousand entries, or 16 MiB."""
+    threads: list[int] = []
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return answer(*given)
+
+    monkeypatch.setattr(routes_kv, "answer", noted)
+    full.put("/v1/kv/rd-thread/k", {"value": "v"})
+    assert full.get("/v1/kv/rd-thread").json() == {"namespace": "rd-thread", "table": {"k": "v"}}
+
+    async def ident() -> int:
+        return threading.get_ident()
+
+    assert threads
+    assert full.loop.run(ident()) not in threads
 
 
 def test_kv_entries(full: HttpApi) -> None:
