@@ -38,6 +38,7 @@ from api.http.history_pool import HistoryPool
 from api.http.problems import busy
 from lake.history.as_of import rfc3339
 from lake.history.epoch_events import EpochEvent, epoch_events
+from lake.history.history import History
 from remoting.codec.bounds import FairLimit
 from schemas.errors import RoutelakeError
 from schemas.route_commit import NO_MARK, EpochMark
@@ -228,9 +229,7 @@ class EventHub:
     async def _read(self, last: EpochMark, up_to: EpochMark, address: str = "") -> list[_Ready] | None:
         if last.epoch == up_to.epoch:
             return [] if last.may_be(up_to) else None
-        asker = (address, "events")
-        found = await self._history.read(lambda history: epoch_events(history, last, up_to.epoch), asker)
-        return None if found is None else [_Ready(event, _text(event)) for event in found]
+        return await self._history.read(lambda history: _ready(history, last, up_to.epoch), (address, "events"))
 
     async def _run(self) -> None:
         """Read each new epoch once and wake all subscribers. Without news, wake them every `QUIET_S`."""
@@ -296,6 +295,12 @@ class _Stream(Response):
 
 async def _write(send: Send, text: bytes) -> None:
     await send({"type": "http.response.body", "body": text, "more_body": True})
+
+
+def _ready(history: History, last: EpochMark, up_to: int) -> list[_Ready] | None:
+    """Do the work of `epoch_events`, and encode the events. The names of 100,000 topics take a tenth of a second."""
+    found = epoch_events(history, last, up_to)
+    return None if found is None else [_Ready(event, _text(event)) for event in found]
 
 
 def _text(event: EpochEvent) -> bytes:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -163,6 +164,25 @@ def test_a_subscriber_that_cannot_resume_gets_reset(
         assert listener.until_topic(f"after-{why[:5]}")
 
 
+def test_events_are_written_off_the_event_loop(live: LiveRoutelake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subscriber may resume after a thousand epochs, and each may have 100,000 topics."""
+    threads: list[str] = []
+    text = events._text
+
+    def noted(event: EpochEvent) -> bytes:
+        threads.append(threading.current_thread().name)
+        return text(event)
+
+    monkeypatch.setattr(events, "_text", noted)
+    with listening(live) as listener:
+        register(live, "written", counter=300)
+        listener.until_topic("written")
+        with listening(live, last=0) as again:
+            again.until_topic("written")
+    assert len(threads) > 1
+    assert {name.rpartition("_")[0] for name in threads} == {"http-history"}
+
+
 def test_a_quiet_listener_is_told_where_it_stands(live: LiveRoutelake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "QUIET_S", 0.05)
     with listening(live, "?topic=never") as listener:
@@ -286,11 +306,12 @@ def test_an_epoch_is_read_again_after_any_error(monkeypatch: pytest.MonkeyPatch,
     class Pool:
         failures = 2
 
-        async def read(self, _ask: object, _who: object) -> list[EpochEvent]:
+        async def read(self, _ask: object, _who: object) -> list[events._Ready]:
             self.failures -= 1
             if self.failures >= 0:
                 raise error
-            return [EpochEvent(8, datetime.now(UTC), 8, frozenset({"orders"}), frozenset(), mark(8).digest)]
+            event = EpochEvent(8, datetime.now(UTC), 8, frozenset({"orders"}), frozenset(), mark(8).digest)
+            return [events._Ready(event, events._text(event))]
 
     async def play() -> None:
         newest, sent = mark(7), b""
