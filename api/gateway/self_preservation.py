@@ -89,6 +89,7 @@ class SelfPreservation:
         if event is not None:
             _say(event, counted)
             await self._command(event)
+            self._was_on = self._was_on or isinstance(event, Preserve)  # an end may come before the next look
         elif preserved_ms:
             await self._expire([key for key in superseded(rows, now_ms) if rows[key].expire_ms < now_ms], actor)
 

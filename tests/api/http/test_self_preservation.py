@@ -29,9 +29,11 @@ class Cluster:
 
     Attributes:
         talking: Which of them do.
+        looks: How often their gateway looks after each step.
     """
 
-    def __init__(self, make_api: Any, **settings: Any) -> None:
+    def __init__(self, make_api: Any, *, looks: int = 2, **settings: Any) -> None:
+        self.looks = looks
         self.now_ms = 1_800_000_000_000
         self.api: HttpApi = make_api(
             clock=lambda: self.now_ms, clock_interval_s=0.05, liveness_interval_s=600.0, **settings
@@ -56,11 +58,11 @@ class Cluster:
         return [receipt.offset for receipt in receipts]
 
     def decide(self) -> None:
-        """Wait until the view has the time and every heartbeat, and look twice."""
+        """Wait until the view has the time and every heartbeat, and look."""
         gateway = self.api.gateway
         until(lambda: gateway.live_view.view.event_time.timestamp() * 1000 >= self.now_ms)
         until(lambda: gateway.live_view.view.log_offset >= self.offset)
-        for _ in range(2):
+        for _ in range(self.looks):
             self.api.loop.run(gateway.preservation.decide())
 
     @property
@@ -174,6 +176,16 @@ def test_ended_early_it_waits_until_the_silent_ones_are_gone(cut: Cluster) -> No
     cut.pass_(200)
     assert cut.routed == set(range(BROKERS))
     assert cut.reasons() == ["BEGIN", "REQUESTED", "BEGIN"]
+
+
+def test_ended_before_the_next_look_it_does_not_begin_again_either(make_api: Any) -> None:
+    cluster = Cluster(make_api, self_preservation_percent=15, looks=1)
+    cluster.talking = {0}
+    while not cluster.is_on:
+        cluster.pass_(STEP_S)
+    assert cluster.api.post("/v1/self-preservation/end").json()["outcome"] == "applied"
+    cluster.decide()
+    assert cluster.reasons() == ["BEGIN", "REQUESTED"]
 
 
 def test_a_pause_of_expiry_ends(make_api: Any) -> None:
