@@ -11,6 +11,7 @@ loop writes them, and only a scrape reads them.
 from __future__ import annotations
 
 import collections
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -163,6 +164,7 @@ class Metrics:
 
     def observe(self, gateway: Gateway) -> None:
         """Add the gauges of a gateway. Call it once."""
+        began_s = time.monotonic()
 
         def gauge(name: str, text: str, look: Callable[[], float | None]) -> None:
             def number() -> float:
@@ -181,7 +183,7 @@ class Metrics:
         gauge(
             "rocketmq_namesrv_route_freshness",
             "Age of the newest event in the routes, in seconds.",
-            lambda: gateway.shown.event.age_s if gateway.view.epoch else None,
+            lambda: gateway.shown.event.age_s,
         )
         gauge("routelake_epoch", "Newest epoch in the routes.", lambda: gateway.view.epoch)
         gauge(
@@ -196,8 +198,8 @@ class Metrics:
         )
         gauge(
             "routelake_fold_status_age_seconds",
-            "Time since the last status of the fold, in seconds.",
-            lambda: gateway.fold.age_s,
+            "Time since the last status of the fold, in seconds. Before the first one: since the start of the gateway.",
+            lambda: time.monotonic() - began_s if gateway.fold.age_s is None else gateway.fold.age_s,
         )
         gauge(
             "routelake_event_time_ahead_seconds",

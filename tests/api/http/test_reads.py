@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 from urllib.parse import quote
@@ -270,6 +271,21 @@ def test_reads_are_counted(make_api: Any) -> None:
     assert 'routelake_delta_version{table="topicQueueTable"} 1.0' in text
     assert "orders" not in text
     assert "broker-a" not in text
+
+
+def test_a_fold_that_never_ran_grows_old_and_so_do_the_routes(make_api: Any) -> None:
+    """A gauge without a value fires neither RoutelakeFoldDown nor RoutelakeRoutesStale."""
+    api: HttpApi = make_api(fold=False)
+    api.register(broker())
+
+    def age_s(name: str) -> float:
+        found = re.search(rf"^{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
+    first_s = age_s("routelake_fold_status_age_seconds")
+    assert 0 <= first_s < age_s("routelake_fold_status_age_seconds") < 60
+    assert 0 <= age_s("rocketmq_namesrv_route_freshness") < 60
 
 
 def test_a_defect_is_a_problem_too(unfolded: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
