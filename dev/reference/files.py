@@ -51,7 +51,7 @@ FILES: Final = (
     ),
     DataFile(
         (f"{LOG}-wal", f"{LOG}-shm"),
-        "the newest part of the event log, and its index. SQLite removes them at the last stop",
+        "the newest part of the event log, and its index. They may stay after the last stop",
         "process `event-log` of the gateways",
         "no. They belong to the event log",
         "a few MiB. See [the alert](../how-to/operate/alerts/RoutelakeEventLogWalGrows.md)",
