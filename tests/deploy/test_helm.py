@@ -276,6 +276,13 @@ def test_without_a_spark_cluster_the_fold_has_no_settings_of_one(template: Templ
 STORE = ["lake.url=s3://lake/routes", "lake.existingSecret=store", "fold.replicaCount=2"]
 
 
+def test_an_object_store_needs_no_claim(template: Template) -> None:
+    assert (
+        rendered(template, *said([*STORE, "nameserver.persistence.enabled=false"])).keys()
+        == rendered(template, *said(STORE)).keys()
+    )
+
+
 def test_tables_in_an_object_store(template: Template) -> None:
     """No pod has anything of another's, and a second fold waits for the end of the first."""
     found = rendered(template, *said(STORE))
@@ -306,6 +313,7 @@ def test_tables_in_an_object_store(template: Template) -> None:
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
         ([*LEAST, "--set", "lake.url=/data/lake"], "url"),
         ([*LEAST, "--set", "fold.replicaCount=2"], "needs lake.url"),
+        ([*LEAST, "--set", "nameserver.persistence.enabled=false"], "tables of its own"),
         ([*LEAST, "--set", "auth.existingSecret=accounts"], "accounts without TLS"),
         ([*LEAST, "--set", "fold.image.digest=latest"], "digest"),
         ([*LEAST, *said(ACCOUNTS), "--set", MONITOR[0]], "needs a reader's token"),
