@@ -102,6 +102,8 @@ def test_alerts_say_what_is_wrong_and_how_badly() -> None:
         summary = rule["annotations"]["summary"]
         assert summary.endswith((".", "why.", "defect."))
         kept = set(re.findall(r"by \(([^)]*)\)", rule["expr"])) or {"job, instance"}
+        for names in re.findall(r"by \(([^)]*)\)", rule["expr"]):
+            assert {"instance", "namespace"} & set(names.split(", ")), "or two installations would be one"
         for label in re.findall(r"\$labels\.(\w+)", summary):
             assert any(label in names.split(", ") for names in kept), (rule["alert"], label)
 
@@ -162,7 +164,7 @@ def test_alerts_fire(tmp_path: Path) -> None:
         _fires(
             "RoutelakeEventTimeAhead",
             'routelake_event_time_ahead_seconds{job="routelake",instance="a"}',
-            "7200+0x20",
+            "300+0x20",
             "2m",
         ),
         _fires(
@@ -175,16 +177,60 @@ def test_alerts_fire(tmp_path: Path) -> None:
             "6m",
         ),
         _fires("RoutelakeNoGateway", "unrelated", "1+0x20", "2m", labels={}),
+        _fires("RoutelakeNoGateway", 'up{job="routelake",instance="a"}', "0+0x20", "2m", labels={"job": "routelake"}),
         _fires("RoutelakeGatewayDown", 'up{job="routelake",instance="a"}', "0+0x20", "2m"),
         _fires("RoutelakeConnectionsNearLimit", _connections(2), "8500+0x40", "6m"),
         _silent("RoutelakeConnectionsNearLimit", {_connections(1): "7000+0x40", _connections(2): "7000+0x40"}, "6m"),
     ]
-    file = tmp_path / "tests.yaml"
+    check_rules(given, tmp_path)
+
+
+def check_rules(tests: list[dict[str, Any]], folder: Path) -> None:
+    """Run promtool's unit tests on the alerts."""
+    file = folder / "tests.yaml"
     file.write_text(
-        json.dumps({"rule_files": [str(MIXIN / "alerts.yaml")], "evaluation_interval": "15s", "tests": given})
+        json.dumps({"rule_files": [str(MIXIN / "alerts.yaml")], "evaluation_interval": "15s", "tests": tests})
     )
     done = subprocess.run([str(PROMTOOL), "test", "rules", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+INSTALLATIONS = ['namespace="a",job="rl-routelake"', 'namespace="b",job="rl-routelake"', 'job="routelake"']
+"""Two releases of one name in two namespaces, and machines without Kubernetes."""
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of Debian's package prometheus, is not here")
+@pytest.mark.parametrize(
+    ("alert", "metric", "bad", "good"),
+    [
+        ("RoutelakeNoGateway", "up", "0+0x20", "1+0x20"),
+        ("RoutelakeFoldDown", "routelake_fold_status_age_seconds", "100+15x20", "1+0x20"),
+        ("RoutelakeSelfPreservation", "routelake_self_preservation", "1+0x20", "0+0x20"),
+    ],
+)
+@pytest.mark.parametrize("broken", INSTALLATIONS)
+def test_an_alert_of_one_installation_is_not_hidden_by_another(
+    alert: str, metric: str, bad: str, good: str, broken: str, tmp_path: Path
+) -> None:
+    series = []
+    for number, one in enumerate(INSTALLATIONS):
+        for instance in (1, 2):
+            labels = f'{{{one},instance="{number}.{instance}"}}'
+            series.append({"series": metric + labels, "values": bad if one == broken else good})
+            is_up = one != broken or alert != "RoutelakeNoGateway"
+            series.append({"series": "rocketmq_nameserver_up" + labels, "values": "1+0x20" if is_up else "_x20"})
+    (rule,) = (rule for rule in ALERTS if rule["alert"] == alert)
+    summary = rule["annotations"]["summary"].replace("{{ $value | humanizeDuration }}", "4m 40s")
+    expected = {
+        "exp_labels": {"severity": rule["labels"]["severity"], **dict(re.findall(r'(\w+)="([^"]+)"', broken))},
+        "exp_annotations": {**rule["annotations"], "summary": summary},
+    }
+    test = {
+        "interval": "15s",
+        "input_series": series,
+        "alert_rule_test": [{"eval_time": "3m", "alertname": alert, "exp_alerts": [expected]}],
+    }
+    check_rules([test], tmp_path)
 
 
 def _fires(alert: str, series: str, values: str, at: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
