@@ -143,6 +143,20 @@ def test_default_values_give_two_gateways_and_one_fold(template: Template) -> No
     assert ("PersistentVolumeClaim", "rl-routelake-lake") in found
 
 
+@pytest.mark.parametrize(
+    "release",
+    ["rl", "routelake", "production-eu-west-1-cluster-of-orders", "production-eu-west-1-cluster-of-orders-routelake"],
+)
+def test_every_object_has_the_product_in_its_name(release: str, helm: Path) -> None:
+    """The operator names the job after the Service, and the alerts choose jobs with `routelake` in their names."""
+    command = [str(helm), "template", release, str(CHART), "--kube-version", "1.25.0", *LEAST]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for document in yaml.safe_load_all(done.stdout):
+        name = document["metadata"]["name"]
+        assert "routelake" in name and len(name) <= 63, name
+
+
 EVERYTHING = [
     *("auth.existingSecret=accounts", "tls.existingSecret=tls", "tls.mode=enforcing", "nameserver.workers=2"),
     *("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=audit"),

@@ -1,5 +1,6 @@
 {{- define "routelake.name" -}}
-{{- if contains "routelake" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-routelake" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- $name := .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- if contains "routelake" $name }}{{ $name }}{{ else }}{{ .Release.Name | trunc 30 | trimSuffix "-" }}-routelake{{ end }}
 {{- end }}
 
 {{- define "routelake.labels" -}}
