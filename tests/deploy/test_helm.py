@@ -160,7 +160,7 @@ def test_every_object_has_the_product_in_its_name(release: str, helm: Path) -> N
 EVERYTHING = [
     *("auth.existingSecret=accounts", "tls.existingSecret=tls", "tls.mode=enforcing", "nameserver.workers=2"),
     *("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=audit"),
-    "eventLogConfig.existingSecret=kafka",
+    *("eventLogConfig.existingSecret=kafka", "metrics.serviceMonitor.tlsConfig.serverName=ns"),
 ]
 
 
@@ -217,6 +217,7 @@ def test_everything_switched_on(template: Template) -> None:
 
 MONITOR = ["metrics.serviceMonitor.enabled=true"]
 ACCOUNTS = ["auth.existingSecret=accounts", "tls.plaintext=true"]
+TLS_CONFIG = "metrics.serviceMonitor.tlsConfig"
 TOKEN = "metrics.serviceMonitor.tokenSecret.name=scraper"
 
 
@@ -230,12 +231,20 @@ TOKEN = "metrics.serviceMonitor.tokenSecret.name=scraper"
         ),
         ([*MONITOR, *ACCOUNTS, "auth.mode=enforce-writes"], {}),
         ([*MONITOR, "tls.existingSecret=tls"], {}),
+        (  # a gateway with a certificate takes a token over TLS only
+            [*MONITOR, ACCOUNTS[0], "tls.existingSecret=tls", TOKEN, f"{TLS_CONFIG}.serverName=ns"],
+            {
+                "scheme": "https",
+                "tlsConfig": {"serverName": "ns"},
+                "authorization": {"credentials": {"name": "scraper", "key": "token"}},
+            },
+        ),
         (
             [
                 *MONITOR,
                 "tls.existingSecret=tls",
                 "tls.mode=enforcing",
-                "metrics.serviceMonitor.tlsConfig.serverName=ns",
+                f"{TLS_CONFIG}.serverName=ns",
             ],
             {"scheme": "https", "tlsConfig": {"serverName": "ns"}},
         ),
@@ -331,6 +340,7 @@ def test_tables_in_an_object_store(template: Template) -> None:
         ([*LEAST, "--set", "auth.existingSecret=accounts"], "accounts without TLS"),
         ([*LEAST, "--set", "fold.image.digest=latest"], "digest"),
         ([*LEAST, *said(ACCOUNTS), "--set", MONITOR[0]], "needs a reader's token"),
+        ([*LEAST, *said([*MONITOR, ACCOUNTS[0], "tls.existingSecret=tls", TOKEN])], "set ca and serverName"),
         ([*LEAST, "--set", "fold.cluster.master=yarn"], "master"),
         ([*LEAST, "--set", "fold.cluster.master=spark://s:7077"], "existingSecret"),
         ([*LEAST, "--set", f"fold.cluster.master=spark://s:7077,{CLUSTER[0]}"], "sharedClaim"),
