@@ -106,7 +106,7 @@ class Metrics:
         )
         self.registrations = Counter(
             "rocketmq_namesrv_registration_events",
-            "Accepted registrations.",
+            "Registrations that are on the event log, by outcome.",
             ("listener", "outcome"),
             registry=registry,
         )
