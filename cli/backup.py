@@ -25,11 +25,14 @@ def backup(
     data: DataOptions,
 ) -> None:
     """Back up tables and event log. routelake can run meanwhile."""
-    from ops.backup.manifest import manifest_digest
+    from ops.backup.manifest import give_to_owner, manifest_digest
     from ops.backup.take import take_backup
 
     mask_files(data.data_mode)
     with lake_folder(data.data_dir, data.lake) as folder:
+        if data.lake_place.url:  # the backup reads the download with the rights of the owner of the data directory
+            for path in (folder.parent, *folder.parent.rglob("*")):
+                give_to_owner(path, data.data_dir)
         manifest = take_backup(data.data_dir.absolute(), data.log_url, target.absolute(), lake_dir=folder)
         digest = manifest_digest(target.absolute())
     print(f"{target}: backup of {data.lake or data.data_dir} at {_position(manifest)}")

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -12,7 +15,7 @@ import pytest
 
 from dev.support import events as make
 from dev.support import lakes
-from dev.support.command import command
+from dev.support.command import command, process
 from dev.support.fold import Fold, FoldThread
 from dev.support.intervals import assert_kept, assert_now
 from dev.support.s3 import fake_s3
@@ -25,6 +28,8 @@ from schemas.intervals import INTERVAL_TABLES
 
 _encode = EventEncoder().encode
 URL = "s3://lake/whole"
+USER = 65534
+"""Owner of the data directory, if root runs the command."""
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +86,25 @@ def test_a_copied_lake_can_be_verified_and_backed_up(data_dir: Path, tmp_path: P
     with FoldThread(log, tmp_path / "restored" / "lake") as fold:
         assert fold.writer.epoch == 2
     log.close()
+
+
+def test_a_backup_needs_no_data_directory(data_dir: Path, tmp_path: Path) -> None:
+    log = f"sqlite://{data_dir}/events.db"
+    done("backup", tmp_path / "backup", "--lake", URL, "--event-log", log, "--data-dir", tmp_path / "none")
+    done("restore", tmp_path / "backup", "--data-dir", tmp_path / "restored", "--dry-run")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_backs_up_a_copied_lake_for_the_owner_of_the_data_directory(data_dir: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="routelake-test-") as name:
+        place = Path(name)
+        place.chmod(0o755)
+        data = Path(shutil.copytree(data_dir, place / "data"))
+        for path in (data, *data.rglob("*")):
+            os.chown(path, USER, USER)
+        run = process("backup", place / "backup", "--lake", URL, "--data-dir", data)
+        assert run.returncode == 0, run
+        assert {path.stat().st_uid for path in (place / "backup").rglob("*")} == {USER}
 
 
 def test_a_copied_lake_can_be_queried_and_examined(data_dir: Path, tmp_path: Path) -> None:
