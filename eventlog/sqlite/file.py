@@ -45,7 +45,7 @@ def open_for_writing(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
     writer = _connect(path, "rwc", busy_timeout_s)
     try:
         # The check comes before the first write, because the file may belong to another program.
-        if not (_check_format(writer, path) and read_generation(writer)):
+        if not (check_format(writer, path) and read_generation(writer)):
             _begin(writer, path)
         _use_wal(writer, busy_timeout_s)
         writer.execute("PRAGMA synchronous = FULL")
@@ -142,7 +142,7 @@ def _begin(writer: sqlite3.Connection, path: Path) -> None:
     writer.execute("PRAGMA synchronous = FULL")
     writer.execute("BEGIN EXCLUSIVE")
     try:
-        if not _check_format(writer, path):
+        if not check_format(writer, path):
             _make(writer)
         if not read_generation(writer):
             begin_generation(writer)
@@ -176,7 +176,7 @@ def _make(writer: sqlite3.Connection) -> None:
     )
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
+def check_format(connection: sqlite3.Connection, path: Path) -> bool:
     """Return True if the file has a log of this format, False if the file is still empty.
 
     Raises:

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     RESTORE = "restore-unfinished"
     FORMAT = "lake-format"
     LOG_MISSING = "log-missing"
+    LOG_FORMAT = "log-format"
     LOG_UNREADABLE = "log-damaged"
     LOG_SHORT = "log-ends-before-tables"
     LOG_LACKS = "log-lacks-records"
@@ -37,6 +38,7 @@ MEANS: Final = {
     Kind.RESTORE: "nothing starts after an interrupted restore",
     Kind.FORMAT: "neither gateway nor fold starts with it",
     Kind.LOG_MISSING: "no gateway and no fold starts: offsets would restart below those that the tables include",
+    Kind.LOG_FORMAT: "no gateway and no fold starts with this event log; nothing is lost",
     Kind.LOG_UNREADABLE: "no gateway and no fold starts with this event log; running gateways refuse writes",
     Kind.LOG_SHORT: "records that the tables include are not on the event log: no gateway and no fold starts with it",
     Kind.LOG_LACKS: "the fold cannot continue from these tables: the records between them and the event log are lost",
@@ -60,6 +62,7 @@ WAY_OUT: Final = {
     Kind.FORMAT: "upgrade routelake, or restore lake.json from a backup",
     Kind.LOG_MISSING: "if the event log is in Kafka, name it with --event-log URL; otherwise restore lake and log from "
     "one backup, or start with a new data directory",
+    Kind.LOG_FORMAT: "use the event log or the release that this finding names, also for this command",
     Kind.LOG_UNREADABLE: "restore lake and log from one backup, or start with a new data directory",
     Kind.LOG_SHORT: "restore lake and log from one backup, or start with a new data directory",
     Kind.LOG_LACKS: "restore lake and log from one backup, or start with a new data directory",

@@ -19,6 +19,7 @@ from typing import Final
 from eventlog.base import LogRecord
 from eventlog.sqlite.file import (
     LARGE_WAL_BYTES,
+    check_format,
     open_for_writing,
     read_log_id,
     wal_bytes,
@@ -73,6 +74,9 @@ def examine_log(path: Path, needs_from: int) -> ExaminedLog:
                 prove(path)
             with closing(connect(path)) as connection:
                 connection.execute("BEGIN")  # one snapshot, while others append
+                if why := _why_refused(path, connection):
+                    found.findings.append(Finding(Kind.LOG_FORMAT, str(path), f"is refused: {why}"))
+                    return found
                 found.extent = check_extent(path, connection, whole=True)
                 (found.last_time_ms,) = connection.execute("SELECT max(event_time_ms) FROM event").fetchone()
         except SetupError as error:
@@ -165,6 +169,15 @@ def _has_wal(path: Path) -> bool:
 def _counter(connection: sqlite3.Connection) -> int:
     (found,) = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
     return int(found)
+
+
+def _why_refused(path: Path, connection: sqlite3.Connection) -> str | None:
+    """Return the reason why this release does not open an intact log: it was moved, or has another format."""
+    try:
+        check_format(connection, path)
+    except SetupError as error:
+        return one_line(error)
+    return None
 
 
 def _damaged_records(path: Path, extent: Extent) -> Iterator[tuple[int, str]]:

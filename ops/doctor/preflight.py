@@ -99,6 +99,8 @@ def _data(found: Examination) -> list[Check]:
     formats = [finding.what for finding in found.findings if finding.kind is Kind.FORMAT]
     if formats:
         return [Check(Level.WRONG, "data directory", f"{formats[0]} {_OTHERWISE}")]
+    if refused := [finding.what for finding in found.findings if finding.kind is Kind.LOG_FORMAT]:
+        return [Check(Level.WRONG, "event log", refused[0])]
     level = _event_level(found)
     if level > EVENT_LEVEL:
         text = (

@@ -21,6 +21,7 @@ from dev.support.lakes import Tables, check_epochs, commits, last_epoch_tables
 from dev.support.sampled import sampled
 from dev.support.stamps import stamps_of
 from eventlog.base import now_ms
+from eventlog.sqlite.file import mark_moved
 from eventlog.sqlite.log import SqliteLog
 from lake.delta.ddl import lock_lake
 from ops.doctor.examine import examine
@@ -338,6 +339,16 @@ def test_a_truncated_event_log_is_not_repaired(data: Path) -> None:
 def test_a_missing_event_log_is_reported(data: Path) -> None:
     log_path(data).unlink()
     assert kinds(data)[str(log_path(data))] == Kind.LOG_MISSING
+
+
+def test_a_moved_event_log_is_reported_and_not_taken_back(data: Path) -> None:
+    path = log_path(data)
+    mark_moved(path, "kafka://k:9092/t.from-1")
+    before = path.read_bytes()
+    (finding,) = examine(data, path).findings
+    assert finding.kind == Kind.LOG_FORMAT and "Start with --event-log kafka://k:9092/t.from-1" in finding.what
+    assert not Repair(data, path).run().is_well
+    assert path.read_bytes() == before
 
 
 def test_a_lake_beside_a_newer_log_goes_on(data: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -104,6 +106,20 @@ def test_a_newer_lake_is_refused(data: Path) -> None:
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"format": 99}))
     level, text = checks(data, 1)["data directory"]
     assert level == "WRONG" and "has format 99" in text and f"`{PROGRAM} restore BACKUP`" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("format_version", "99", "this routelake writes format 1"),
+        ("moved_to", "kafka://k:9092/t.from-1", "was moved to"),
+    ],
+)
+def test_an_event_log_that_this_release_refuses(data: Path, key: str, value: str, expected: str) -> None:
+    with closing(sqlite3.connect(data / "events.db")) as log, log:
+        log.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+    level, text = checks(data, 1)["event log"]
+    assert level == "WRONG" and expected in text
 
 
 def test_before_the_first_start_the_machine_is_checked(tmp_path: Path) -> None:
