@@ -71,13 +71,10 @@ def doctor(
     place = lake_place(data_dir, lake)
     if place.url:
         if repair:
-            raise SetupError(
-                f"--repair needs a folder. Stop the fold, run `{PROGRAM} lake get {place.url} DIR`, `{PROGRAM} "
-                f"doctor DIR --repair`, and upload the result to a new URL with `{PROGRAM} lake put DIR URL`."
-            )
+            raise SetupError(_repair_of(place.url))
         with lake_folder(data_dir, lake) as folder:
             found = examine(folder.parent, path, thorough=thorough)
-        shown = _as_json(found, None) if output is TextOutput.JSON else _as_text(found, None)
+        shown = _as_json(found, None) if output is TextOutput.JSON else _as_text(found, None, place.url)
         print(shown.replace(str(folder), place.url).replace(str(folder.parent), place.url))
         raise typer.Exit(0 if found.is_well else 1)
     if place.folder != (data_dir / "lake").resolve():
@@ -113,7 +110,14 @@ def _checks_as_json(checks: list[Check]) -> str:
     return json.dumps({"checks": [check._asdict() for check in checks]}, indent=2)
 
 
-def _as_text(found: Examination, work: Repair | None) -> str:
+def _repair_of(url: str) -> str:
+    return (
+        f"--repair needs a folder. Stop the fold, run `{PROGRAM} lake get {url} DIR`, `{PROGRAM} "
+        f"doctor DIR --repair`, and upload the result to a new URL with `{PROGRAM} lake put DIR URL`."
+    )
+
+
+def _as_text(found: Examination, work: Repair | None, url: str = "") -> str:
     from ops.doctor.findings import HARMLESS, MEANS, WAY_OUT
 
     lines = [_summary(found)]
@@ -128,7 +132,9 @@ def _as_text(found: Examination, work: Repair | None) -> str:
             f"  means: {MEANS[finding.kind]}",
             f"  do:    {WAY_OUT[finding.kind]}",
         ]
-    if work is None and found.blocks:
+    if found.blocks and url:
+        lines.append(_repair_of(url))
+    elif work is None and found.blocks:
         lines.append(f"`{PROGRAM} doctor {found.data_dir} --repair` repairs as much as possible. Stop the fold first.")
     if not found.findings:
         lines.append("nothing is wrong")

@@ -124,6 +124,17 @@ def test_a_copied_lake_can_be_queried_and_examined(data_dir: Path, tmp_path: Pat
     assert "Use a URL" in done("doctor", data_dir, "--lake", tmp_path, code=2).stderr
 
 
+def test_damage_of_a_copied_lake_names_the_way_of_its_repair(data_dir: Path, tmp_path: Path) -> None:
+    done("lake", "get", URL, tmp_path)
+    for file in (tmp_path / "lake" / "brokerAddrTable").glob("*.parquet"):
+        file.unlink()
+    url = "s3://lake/damaged"
+    done("lake", "put", tmp_path, url)
+    found = done("doctor", data_dir, "--lake", url, code=1).stdout
+    assert f"WRONG: file-lost: {url}/brokerAddrTable/" in found
+    assert f"lake get {url} DIR" in found and f"doctor {url}" not in found
+
+
 def test_intervals_of_a_copied_lake_can_be_rebuilt(data_dir: Path, tmp_path: Path) -> None:
     assert "there is no lake" in done("history", "rebuild", "--lake", "s3://lake/none", code=2).stderr
     first = tmp_path / "first"
