@@ -8,7 +8,9 @@ import os
 import platform
 import resource
 import shutil
+import stat
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,7 +93,14 @@ def _judged(subject: str, text: str, advice: str, *, is_well: bool, otherwise: L
 
 
 def _bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    """Size of all files below a folder. Files and folders that a running fold deletes meanwhile are left out."""
+    size_bytes = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found = Path(place, name).lstat()
+                size_bytes += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return size_bytes
 
 
 def _data(found: Examination) -> list[Check]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -120,6 +121,28 @@ def test_an_event_log_that_this_release_refuses(data: Path, key: str, value: str
         log.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
     level, text = checks(data, 1)["event log"]
     assert level == "WRONG" and expected in text
+
+
+def test_folders_that_a_running_fold_deletes_meanwhile_are_left_out(data: Path) -> None:
+    for number in range(200):
+        (data / "scratch" / str(number) / "inner").mkdir(parents=True)
+    size_bytes = preflight._bytes_of(data)
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            for folder in (data / "scratch").iterdir():
+                shutil.rmtree(folder)
+            for number in range(200):
+                (data / "scratch" / str(number) / "inner").mkdir(parents=True)
+
+    fold = threading.Thread(target=work)
+    fold.start()
+    try:
+        assert {preflight._bytes_of(data) for _ in range(30)} == {size_bytes}
+    finally:
+        ended.set()
+        fold.join()
 
 
 def test_before_the_first_start_the_machine_is_checked(tmp_path: Path) -> None:
