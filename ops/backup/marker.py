@@ -23,9 +23,13 @@ def write_marker(data_dir: Path, backup: Path, aside: list[str]) -> None:
     temporary = data_dir / f"{MARKER}.{secrets.token_hex(8)}"
     # Without following a link that another user may have created.
     made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-    with os.fdopen(made, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(data_dir / MARKER)
+    try:
+        with os.fdopen(made, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(data_dir / MARKER)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_marker(data_dir: Path) -> dict[str, object] | None:

@@ -228,16 +228,17 @@ class _Plan:
     def swap(self, restored: Restored) -> None:
         """Move the present files aside, and the copy into place."""
         aside = sorted({str(new.parent) for _, new in restored.aside})
-        write_marker(self._data_dir, self._backup, [*restored.cut_off, *aside])
-        sync_folder(self._data_dir)
         moves = [*restored.aside, (self._staging / LAKE, self._data_dir / LAKE)]
         if self._log_path is not None and self._staged_log is not None:
             moves.append((self._staged_log, self._log_path))
         moved: list[tuple[Path, Path]] = []
-        # A fold that starts meanwhile finds the new lake locked, too.
-        with closing(lock_lake(self._staging / LAKE)):
-            give_to_owner(self._staging / LAKE / LOCK_FILE, self._data_dir)
+        with contextlib.ExitStack() as held:
             try:
+                write_marker(self._data_dir, self._backup, [*restored.cut_off, *aside])
+                sync_folder(self._data_dir)
+                # A fold that starts meanwhile finds the new lake locked, too.
+                held.enter_context(closing(lock_lake(self._staging / LAKE)))
+                give_to_owner(self._staging / LAKE / LOCK_FILE, self._data_dir)
                 for folder in aside:
                     Path(folder).mkdir()
                     give_to_owner(Path(folder), self._data_dir)
@@ -247,23 +248,27 @@ class _Plan:
                 check_lake(self._data_dir / LAKE, self._manifest.lake.versions)
                 if self._log_path is not None:
                     check_log(self._log_path, self._manifest)
+                for parent in {self._data_dir, *(new.parent for _, new in moves)}:
+                    sync_folder(parent)
             except BaseException:
-                for old, new in reversed(moved):
-                    new.rename(old)
-                if restored.cut_off:
-                    write_marker(self._data_dir, self._backup, restored.cut_off)
-                else:
-                    (self._data_dir / MARKER).unlink()
-                for folder in aside:
-                    with contextlib.suppress(FileNotFoundError):
-                        Path(folder).rmdir()
-                self._unstage()
+                self._put_back(moved, aside, restored.cut_off)
                 raise
-            for parent in {self._data_dir, *(new.parent for _, new in moves)}:
-                sync_folder(parent)
             (self._data_dir / MARKER).unlink()
             sync_folder(self._data_dir)
         self._unstage()
+
+    def _put_back(self, moved: list[tuple[Path, Path]], aside: list[str], cut_off: list[str]) -> None:
+        """Undo `swap`. The marker goes last: of an earlier restore that was interrupted, it stays."""
+        for old, new in reversed(moved):
+            new.rename(old)
+        for folder in aside:
+            with contextlib.suppress(FileNotFoundError):
+                Path(folder).rmdir()
+        self._unstage()  # frees space for the marker
+        if cut_off:
+            write_marker(self._data_dir, self._backup, cut_off)
+        else:
+            (self._data_dir / MARKER).unlink(missing_ok=True)
 
     def _give_to_owner(self) -> None:
         """Give staged files to the owner if root could not act as the owner."""

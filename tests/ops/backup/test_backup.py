@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -17,7 +18,7 @@ import pytest
 from dev.peers.java import wait_until
 from dev.support.command import command, told
 from eventlog.sqlite.log import SqliteLog
-from lake.delta.ddl import lock_lake
+from lake.delta.ddl import LOCK_FILE, lock_lake
 from ops.backup.manifest import read_manifest
 from ops.backup.marker import refuse_unfinished_restore
 from ops.backup.restore import restore
@@ -232,6 +233,25 @@ Path.rename = counted
     assert not list(data.glob("before-*"))
     refuse_unfinished_restore(data)
     restore(backup, data, url(data))
+
+
+@pytest.mark.parametrize("function", ["write_marker", "sync_folder", "give_to_owner"])
+def test_a_restore_that_fails_before_it_moves_a_file_leaves_everything_as_it_was(
+    data: Path, backup: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """The staged copy is as large as the backup, and fills the disk for the marker and the lock."""
+    before = sorted(path.name for path in data.iterdir())
+
+    def full(path: Path, *_: object) -> None:
+        if function != "give_to_owner" or path.name == LOCK_FILE:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"ops.backup.restore.{function}", full)
+        with pytest.raises(SetupError, match="No space left"):
+            restore(backup, data, url(data))
+    assert sorted(path.name for path in data.iterdir()) == before
+    refuse_unfinished_restore(data)
 
 
 def test_a_full_disk_leaves_everything_as_it_was(data: Path, backup: Path, tmp_path: Path) -> None:
