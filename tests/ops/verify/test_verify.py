@@ -164,6 +164,34 @@ def test_a_log_that_was_trimmed_is_replayed_from_an_epoch(lake_dir: Path) -> Non
     assert proof(lake_dir, RECORDS[7:]).exit_code == 1
 
 
+class TrimmedMeanwhile(FixedLog):
+    """The fold deletes records after a verification has looked where the log begins."""
+
+    def __init__(self, trims: list[int]) -> None:
+        super().__init__(RECORDS)
+        self.trims_left = trims
+
+    def read(self, start_offset: int, max_records: int = 3, max_bytes: int = 0) -> list[LogRecord]:
+        if start_offset < 12 and self.trims_left:  # a read of the replay
+            self.trim(self.trims_left.pop(0), 2**60)
+        return super().read(start_offset, max_records, max_bytes)
+
+
+def test_a_log_that_is_trimmed_meanwhile_is_replayed_from_a_later_epoch(lake_dir: Path) -> None:
+    report = verify(lake_dir, TrimmedMeanwhile([7]))
+    assert (report.refuted, report.not_verified) == ([], [])
+    assert report.verified[-1] == (
+        "a replay of log offsets 8 to 13 from epoch 2 gives the rows of epoch 5, heartbeats included"
+    )
+
+
+def test_a_log_that_is_trimmed_again_and_again_is_reported_as_not_proved(lake_dir: Path) -> None:
+    report = verify(lake_dir, TrimmedMeanwhile([3, 9]))
+    assert (report.refuted, report.exit_code) == ([], 0)
+    (what,) = report.not_verified
+    assert "deleted records of the event log meanwhile" in what
+
+
 def test_a_replay_that_begins_while_nobody_expires(tmp_path: Path) -> None:
     """What is overdue at its first epoch stays until the pause ends, as in the fold."""
     records = written(
