@@ -124,8 +124,7 @@ def _as_text(found: Examination, work: Repair | None, url: str = "") -> str:
     if work is not None:
         lines += [f"done: {text}." for text in work.done]
         lines += [f"not done: {text}." for text in work.refused]
-        if work.aside.exists():
-            lines.append(f"removed files are in {work.aside}")
+        lines += [f"removed files are in {folder}" for folder in work.places_aside()]
     for finding in found.findings:
         lines += [
             f"{'note' if finding.kind in HARMLESS else 'WRONG'}: {finding.kind}: {finding.where} {finding.what}",

@@ -11,7 +11,7 @@
 The fold itself replaces a truncated checkpoint of Spark at its next start.
 
 The fold's lock is held throughout. Gateways may run, except during step 3. Removed files are kept in
-``before-repair-<time>``.
+``before-repair-<time>``, and those of an event log at another path in such a folder next to it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Repair:
     Attributes:
         done: completed repairs, as sentences.
         refused: reasons for repairs that were not done.
-        aside: folder for removed files.
+        aside: folder for removed files, in the data directory.
     """
 
     def __init__(self, data_dir: Path, log_path: Path | None, *, thorough: bool = False) -> None:
@@ -86,6 +86,12 @@ class Repair:
 
     def _examine(self) -> Examination:
         return examine(self._data_dir, self._log_path, thorough=self._thorough)
+
+    def places_aside(self) -> list[Path]:
+        """Existing folders with removed files: in the data directory, and next to an event log at another path."""
+        places = [self._data_dir, *([] if self._log_path is None else [self._log_path.parent])]
+        folders = {place.resolve() / self.aside.name: place / self.aside.name for place in reversed(places)}
+        return [folder for folder in reversed(folders.values()) if folder.exists()]
 
     # --- the steps ---
 
@@ -189,8 +195,10 @@ class Repair:
             self._move_aside(found.checkpoint_dir)
 
     def _move_aside(self, path: Path) -> None:
-        inside = path.relative_to(self._data_dir) if path.is_relative_to(self._data_dir) else Path(path.name)
-        target = self.aside / inside
+        if path.is_relative_to(self._data_dir):
+            target = self.aside / path.relative_to(self._data_dir)
+        else:  # an event log at another path, which may be on another file system
+            target = path.parent / self.aside.name / path.name
         target.parent.mkdir(parents=True, exist_ok=True)
         path.rename(target)
         sync_folder(path.parent)

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import unquote
 
 import pytest
 from deltalake import DeltaTable
 
 from dev.support import events as make
+from dev.support.command import process
 from dev.support.lakes import Tables, check_epochs, commits, last_epoch_tables
 from dev.support.sampled import sampled
 from dev.support.stamps import stamps_of
@@ -313,6 +315,20 @@ def test_a_log_whose_old_pages_are_damaged_is_written_anew(data: Path) -> None:
         assert (log.log_id, log.end()) == (log_id, end)
         assert log.read(end.next_offset - 1) == last
     assert go_on(data, []) == tables
+
+
+def test_a_damaged_log_on_another_disk_is_moved_aside_there(data: Path) -> None:
+    go_on(data, [make.put("n", f"k{number}", random.Random(number).randbytes(700).hex()) for number in range(12)])
+    with TemporaryDirectory(dir="/dev/shm") as other:
+        path = Path(shutil.move(log_path(data), other))
+        damage_page_of(path, 12)
+        damaged = path.read_bytes()
+        found = process("doctor", data, "--event-log", f"sqlite://{path}", "--repair")
+        assert found.returncode == 0, found
+        (aside,) = Path(other).glob("before-repair-*")
+        assert (aside / "events.db").read_bytes() == damaged
+        assert f"removed files are in {aside}" in found.stdout
+        SqliteLog(path).close()
 
 
 @pytest.mark.parametrize("is_folded", [False, True])
