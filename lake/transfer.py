@@ -36,16 +36,19 @@ def get(store: Store, lake_dir: Path) -> None:
         StoreError, OSError: Reading or writing failed.
     """
     if lake_dir.exists() and any(lake_dir.iterdir()):
-        raise SetupError(f"{lake_dir} is not empty. Name a data directory that has no tables yet.")
+        raise SetupError(
+            f"{lake_dir} is not empty. Name a data directory that has no tables yet. If a download was interrupted, "
+            "delete this folder first."
+        )
     marker = store.find(LAKE_FILE)
     if marker is None:
         raise SetupError(f"there is no lake at {store.url}: it has no {LAKE_FILE}.")
+    check_format(store.url)
     lake_dir.mkdir(parents=True, exist_ok=True)
-    (lake_dir / LAKE_FILE).write_bytes(marker.data)
-    check_format(lake_dir)
     _get_table(store, lake_dir, _COMMITS)  # first, so that the other tables have every version that it names
     for name in _OTHERS:
         _get_table(store, lake_dir, name)
+    (lake_dir / LAKE_FILE).write_bytes(marker.data)  # last, so that an interrupted download is no lake
 
 
 def _get_table(store: Store, lake_dir: Path, name: str) -> None:

@@ -20,7 +20,8 @@ from dev.support.fold import Fold, FoldThread
 from dev.support.intervals import assert_kept, assert_now
 from dev.support.s3 import fake_s3
 from eventlog.open import open_log
-from lake.store import open_store
+from lake import transfer
+from lake.store import Store, StoreError, open_store
 from lake.transfer import put
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, EventEncoder, routing_key
@@ -149,6 +150,22 @@ def test_intervals_of_a_copied_lake_can_be_rebuilt(data_dir: Path, tmp_path: Pat
     done("lake", "get", url, then)
     assert_kept(then / "lake")
     assert_now(then / "lake")
+
+
+def test_an_interrupted_download_is_no_lake(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(store: Store, lake_dir: Path, name: str) -> None:
+        if name != "routeCommitTable":
+            raise StoreError("the store is away")
+        get_table(store, lake_dir, name)
+
+    get_table = transfer._get_table
+    with monkeypatch.context() as patch, pytest.raises(StoreError):
+        patch.setattr(transfer, "_get_table", broken)
+        transfer.get(open_store(URL), tmp_path / "lake")
+    assert (tmp_path / "lake" / "routeCommitTable").is_dir()
+    assert "there is no lake in" in done("lake", "put", tmp_path, "s3://lake/half", code=2).stderr
+    assert "contains no lake" in done("backup", tmp_path / "backup", "--data-dir", tmp_path, code=2).stderr
+    assert "If a download was interrupted" in done("lake", "get", URL, tmp_path, code=2).stderr
 
 
 def test_a_folder_without_a_lake_is_refused(tmp_path: Path, data_dir: Path) -> None:
