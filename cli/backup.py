@@ -30,8 +30,10 @@ def backup(
 
     mask_files(data.data_mode)
     with lake_folder(data.data_dir, data.lake) as folder:
-        if data.lake_place.url:  # the backup reads the download with the rights of the owner of the data directory
-            for path in (folder.parent, *folder.parent.rglob("*")):
+        if data.lake_place.url:
+            # The backup reads the download with the rights of the owner of the data directory. A folder goes last,
+            # because its new owner can replace what is in it by a link.
+            for path in reversed([folder.parent, *folder.parent.rglob("*")]):
                 give_to_owner(path, data.data_dir)
         manifest = take_backup(data.data_dir.absolute(), data.log_url, target.absolute(), lake_dir=folder)
         digest = manifest_digest(target.absolute())
