@@ -35,7 +35,7 @@ _LONGEST_RANGE: Final = 400
 class _Names(Convertor[str]):
     """Convertor of any text, with the slashes of the path."""
 
-    regex = ".*"
+    regex = "(?s:.*)"  # a name may have line ends
 
     def convert(self, value: str) -> str:
         return value.replace(_SLASH, "/")

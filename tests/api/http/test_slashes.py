@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names with a slash, which RocketMQ's wire lets in, can be named in a path as %2F."""
+"""Names with a slash, which RocketMQ's wire lets in, can be named in a path as %2F. A line end is part of a name, too."""
 
 from __future__ import annotations
 
@@ -76,3 +76,10 @@ def test_writes(gateway: LocalGateway) -> None:
         assert ask(gateway, "DELETE", place).json()["outcome"] == "applied"
         assert ask(gateway, "DELETE", f"/v1/topics/{encoded(name)}").json()["outcome"] == "applied"
         assert ask(gateway, "GET", f"/v1/topics/{encoded(name)}/route?wait_for=0").status_code in (400, 404)
+
+
+def test_a_name_with_a_line_end_reaches_its_endpoint(gateway: LocalGateway) -> None:
+    for name in ("a%0Ab", "a%0A", "%0A"):
+        for method, path in (("PUT", f"kv/n/{name}"), ("DELETE", f"topics/{name}"), ("GET", f"topics/{name}/changes")):
+            answer = ask(gateway, method, f"/v1/{path}", **({"json": {"value": "v"}} if method == "PUT" else {}))
+            assert not answer.json().get("type", "").endswith("no-such-endpoint")
