@@ -20,6 +20,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from lake.delta.reader import plain_text
+from schemas.route_commit import UNIX_EPOCH
 
 T = TypeVar("T")
 
@@ -136,13 +137,14 @@ def texts(values: Iterable[str]) -> str:
     return "(" + ", ".join(map(text, values)) + ")"
 
 
-_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
-"""Range of literals. DataFusion refuses times that do not fit into nanoseconds. Tables only have times in the range."""
+_LAST = datetime(2262, 1, 1, tzinfo=UTC)
+"""Latest literal. DataFusion refuses times that do not fit into nanoseconds. The tables have none before 1970 or after
+this one."""
 
 
 def time(value: datetime) -> str:
     """A timestamp literal to the microsecond. A time out of range becomes the nearest one within it."""
-    within = min(max(value.astimezone(UTC), _FIRST), _LAST)
+    within = min(max(value.astimezone(UTC), UNIX_EPOCH), _LAST)
     return "TIMESTAMP " + text(within.isoformat(timespec="microseconds"))
 
 
