@@ -87,6 +87,8 @@ def restore(
     """
     try:
         manifest = read_manifest(backup, expect)
+        if data_dir.exists() and data_dir.samefile(backup):
+            raise SetupError(f"{backup} is the backup itself. Set --data-dir to another folder.")
         kafka = log_url.startswith("kafka:")
         if kafka != (manifest.log.kind == "kafka") and not (kafka and keep_log):
             raise SetupError(

@@ -326,6 +326,13 @@ def test_a_backup_of_a_later_routelake(data: Path, backup: Path) -> None:
         restore(backup, data, url(data))
 
 
+def test_a_backup_is_not_restored_into_itself(backup: Path) -> None:
+    was = tree(backup)
+    with pytest.raises(SetupError, match="is the backup itself"):
+        restore(backup, backup, url(backup))
+    assert tree(backup) == was
+
+
 def test_a_dry_run_changes_nothing_and_says_what_would_be(data: Path, backup: Path) -> None:
     was = tree(data)
     said = command("restore", backup, "--data-dir", data, "--dry-run")
