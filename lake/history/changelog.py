@@ -11,7 +11,7 @@ import msgspec
 
 from lake.delta import query
 from lake.history.as_of import between
-from lake.history.cursors import cursor_of, how_many_fit, place_of
+from lake.history.cursors import Number, TimeUs, cursor_of, how_many_fit, place_of
 from lake.history.filters import Filters
 from lake.history.history import History, check_limit
 from schemas.route_commit import from_us, to_us
@@ -74,10 +74,10 @@ class ChangePage(msgspec.Struct, frozen=True):
 class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
     """Position of a change in the order of all changes."""
 
-    epoch: int
-    time_us: int
-    offset: int
-    seq: int
+    epoch: Number
+    time_us: TimeUs
+    offset: Number
+    seq: Number
     broker_name: str
     table_name: str
 

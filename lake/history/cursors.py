@@ -8,7 +8,7 @@ import binascii
 import hashlib
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,12 @@ from schemas.errors import BadRequestError
 from schemas.route_commit import EpochMark
 
 T = TypeVar("T")
+
+# Anyone can make a cursor, so its numbers have limits that the queries of the tables can take.
+Number = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+"""An epoch, offset or position within an epoch in a cursor."""
+TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
+"""Microseconds since 1970 UTC in a cursor, up to the year 6537."""
 
 
 def how_many_fit(sizes: Iterable[int], room: int) -> int:

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from lake.delta import query
 from lake.history.as_of import NOW, AsOf, between
 from lake.history.changelog import MAX_PAGE_BYTES, ChangesAsked
-from lake.history.cursors import cursor_of, how_many_fit, place_of
+from lake.history.cursors import Number, cursor_of, how_many_fit, place_of
 from lake.history.history import History, check_limit
 from nameserver.state_machine.changes import LIVENESS_COLUMNS
 from schemas.tables import BROKER_LIVE_TABLE, KV_CONFIG_TABLE, TOPIC_QUEUE_MAPPING_INFO_TABLE
@@ -57,7 +57,7 @@ class Diff(msgspec.Struct, frozen=True):
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     """The last difference of a page, and the newest epoch at the time of the first page."""
 
-    now: int
+    now: Number
     table_name: str
     broker_name: str
     key: str

@@ -16,7 +16,7 @@ import duckdb
 import msgspec
 
 from lake.history.as_of import NOW, or_else, parse_as_of
-from lake.history.cursors import cursor_of, place_of
+from lake.history.cursors import TimeUs, cursor_of, place_of
 from lake.history.history import History
 from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
 from lake.history.reports import BY_NAME, TIMES, query_of
@@ -58,15 +58,14 @@ class ReportPage(msgspec.Struct, frozen=True):
 
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     """Start of the next page. All pages have the window and the epoch of the first page."""
 
     epoch: _Number
-    since_us: _TimeUs
-    until_us: _TimeUs
+    since_us: TimeUs
+    until_us: TimeUs
     skip: _Number
 
 

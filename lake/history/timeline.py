@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
 from lake.history.as_of import AsOf, up_to
-from lake.history.cursors import cursor_of, how_many_fit, place_of
+from lake.history.cursors import Number, TimeUs, cursor_of, how_many_fit, place_of
 from lake.history.history import History, check_limit
 from lake.history.provenance import Cause, RowStep, newest_steps, of_tables
 from schemas.broker import PERM_READ, PERM_WRITE
@@ -129,18 +129,14 @@ class _Begin(NamedTuple):
     parts: dict[str, dict[str, Any]]
 
 
-_Number = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
-_TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
-
-
 class _End(msgspec.Struct, frozen=True, array_like=True):
     """End of the newest interval of a page. Cursors contain it, so its content is not trusted."""
 
-    time_us: _TimeUs
-    epoch: _Number
+    time_us: TimeUs
+    epoch: Number
     command: str
     actor: dict[str, str | None] | None
-    offset: _Number
+    offset: Number
 
     @classmethod
     def of(cls, begin: _Begin) -> _End:
@@ -162,8 +158,8 @@ class _End(msgspec.Struct, frozen=True, array_like=True):
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     """Start of an older page: changes up to a time of an epoch, and the end of the last interval of these changes."""
 
-    epoch: _Number
-    time_us: _TimeUs
+    epoch: Number
+    time_us: TimeUs
     end: _End | None
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -193,6 +194,18 @@ def test_what_is_refused(past: HttpApi, path: str) -> None:
     page = past.get(f"{url}from=1&limit=1").json()
     found = problem(past.get(f"{url}from=2&cursor={page['nextCursor']}"), 400, "bad-parameter")
     assert "other parameters" in found["detail"]
+
+
+@pytest.mark.parametrize("path", ["/v1/changes?limit=1", "/v1/diff?from=1&limit=1"])
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1, 2**64])
+def test_a_made_up_number_in_a_cursor_is_refused(past: HttpApi, path: str, number: int) -> None:
+    cursor = past.get(path).json()["nextCursor"]
+    text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    digest, (mark, place) = text[:8], json.loads(text[8:])
+    for index in (index for index, value in enumerate(place) if isinstance(value, int)):
+        made_up = json.dumps([mark, [*place[:index], number, *place[index + 1 :]]]).encode()
+        found = past.get(f"{path}&cursor={base64.urlsafe_b64encode(digest + made_up).decode()}")
+        assert problem(found, 400, "bad-parameter")["errors"][0]["field"] == "cursor"
 
 
 def test_a_comparison_needs_its_beginning(past: HttpApi) -> None:

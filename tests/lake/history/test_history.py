@@ -29,6 +29,7 @@ from lake.history.filters import Filters
 from lake.history.history import History, PastRoute
 from lake.history.state_at import PastRows
 from lake.view_loader import load_view
+from lake.write import maintenance
 from nameserver.route_queries import pick_up_topic_route
 from schemas.errors import (
     BadRequestError,
@@ -592,6 +593,10 @@ def test_what_is_kept_is_bounded_by_its_bytes(writer: LakeWriter, monkeypatch: p
             history.route("unknown", str(epoch))
     for cache in (history._routes, history.contexts, history._rows._tables):
         assert room_bytes * 0.5 < cache.bytes <= room_bytes
+
+
+def test_commits_are_counted_until_maintenance_compacts_their_files() -> None:
+    assert past_rows._COMMITS == maintenance.COMPACT_EVERY_COMMITS  # an import would load it into each gateway
 
 
 def test_many_threads_at_once(writer: LakeWriter) -> None:
