@@ -73,7 +73,8 @@ def compiled(folder: Path, *names: str) -> str:
 def run(folder: Path, names: list[str], path: list[str], options: tuple[str, ...] = ()) -> dict[str, str]:
     """Test -> "PASSED", "FAILED" or "IGNORED"; what was printed stays in ``folder``/attempt-N/output.txt.
 
-    The brokers of these tests take ports at random, and their JVM ends if another program has one. Then it runs again.
+    The tests of RocketMQ choose the ports of their brokers at random. If another program uses one of these ports, the
+    JVM ends, and is started again.
     """
     for attempt in range(3):
         printed = run_jvm(folder / f"attempt-{attempt}", names, path, options)
