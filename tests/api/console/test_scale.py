@@ -46,7 +46,7 @@ WITHIN_A_SECOND: Final = ("page", "filter", "diff of 100,000 rows", "page of the
 TRIES: Final = 8
 """The quickest of so many counts: what else this machine does makes no page quicker."""
 QUIET_WITHIN_S: Final = 900
-"""The first rows are measured again for so long. Tests of other workers slow down the browser, and end within this time."""
+"""Time for repeated measurements of the first rows. Tests of other workers slow down the browser. They end in this time."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,8 @@ def test_first_rows_within_a_second_of_the_navigation(
             expect(page.locator(".count")).to_have_text(f"1 of {rows}")
         tab.close()
     told(f"{rows:,} rows of {place}: painted {found[-1]:.0f} ms after the navigation began")
-    assert found[-1] < AT_MOST_MS, found
+    quickest = f"the quickest of {len(found)} loads in {QUIET_WITHIN_S} s took {min(found):.0f} ms"
+    assert found[-1] < AT_MOST_MS, f"first rows of {place}: {quickest}"
 
 
 @pytest.fixture(scope="module")
